@@ -1,0 +1,221 @@
+"""What the operator wrote, after it was read and checked. Nothing here can be wrong in a way that `check` would find."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from reaper.model.kinds.instance import Instance
+from reaper.model.schedule import DailyHours
+from reaper.model.signal import Limits
+
+MIB = 1024 * 1024
+
+
+class Mode(StrEnum):
+    OBSERVE = "observe"
+    ENFORCE = "enforce"
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Which machines. Every named tag must have one of its values; ``types`` (when given) must hold the machine's type."""
+
+    tags: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    types: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+
+    def matches(self, instance: Instance) -> bool:
+        """An empty selector matches everything. ``ids`` are whole resource ids or native ids."""
+        if self.ids and str(instance.id) not in self.ids and instance.id.native not in self.ids:
+            return False
+        if self.types and instance.type not in self.types:
+            return False
+        return all(instance.tags.get(key) in values for key, values in self.tags.items())
+
+    @property
+    def empty(self) -> bool:
+        return not (self.tags or self.types or self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Warn:
+    """``wait`` counts outside ``quiet`` hours only, from the moment one channel of ``via`` accepted the warning."""
+
+    wait: timedelta = timedelta(hours=1)
+    quiet: DailyHours | None = None
+    via: tuple[str, ...] = ("log",)
+
+
+@dataclass(frozen=True, slots=True)
+class IdleTerms:
+    """Idle for ``idle_for`` with every GPU peak at or below ``gpu_at_most`` (0..1); held machines for ``held_for``."""
+
+    idle_for: timedelta = timedelta(hours=2)
+    gpu_at_most: float = 0.05
+    held_for: timedelta = timedelta(hours=10)
+
+
+@dataclass(frozen=True, slots=True)
+class BusyTerms:
+    """At or above one of these over a report window is work. ``cpu`` 0..1 of all cores; of one core for a GPU's owner."""
+
+    cpu: float = 0.20
+    disk_mib_s: float = 5.0
+    net_mib_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One life of a machine. ``action`` "report" never nominates. ``digest`` changes when any term does."""
+
+    name: str
+    when: Selector
+    mode: Mode = Mode.OBSERVE
+    action: str = "stop"
+    idle: IdleTerms = field(default_factory=IdleTerms)
+    warn: Warn = field(default_factory=Warn)
+    busy: BusyTerms = field(default_factory=BusyTerms)
+    min_age: timedelta = timedelta(minutes=30)
+    starved_above: float = 0.30
+    orchestrator: str = "hold"
+    local_nvme: str = "hold"
+    local_scratch: tuple[str, ...] = ()
+    snooze_up_to: timedelta = timedelta(days=5)
+    owner: tuple[str, ...] = ("tag:owner",)
+    scarce_types: tuple[str, ...] = ()
+    hook_veto_up_to: timedelta = timedelta(hours=24)
+    digest: str = ""
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(
+            gpu=self.idle.gpu_at_most,
+            cpu=self.busy.cpu,
+            disk_bytes_per_s=self.busy.disk_mib_s * MIB,
+            net_bytes_per_s=self.busy.net_mib_s * MIB,
+            wait=self.starved_above,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """What may never be touched, why, and until when (None: for ever; the moment itself no longer protects)."""
+
+    name: str
+    what: Selector
+    reason: str
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The tag that says which reaper may act on a machine where two share an account. Only the operator writes it."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Eligible: what may be considered at all. ``given`` is False where no [scope] was written: then nothing is enforced."""
+
+    what: Selector = field(default_factory=Selector)
+    verbs: tuple[str, ...] = ()
+    claim: Claim | None = None
+    given: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CountBudget:
+    """Actions of one verb. None: unlimited. ``share_per_hour`` 0..1 of the running machines in scope, at least ``at_least``."""
+
+    per_minute: int | None = None
+    per_hour: int | None = None
+    per_day: int | None = None
+    per_cycle: int | None = None
+    usd_per_hour: float | None = None
+    share_per_hour: float | None = None
+    at_least: int = 1
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerTerms:
+    """Opens when at least ``at_least`` machines and ``share`` (0..1) of the fleet turn idle or unknown within ``within``."""
+
+    share: float = 0.25
+    within: timedelta = timedelta(minutes=15)
+    at_least: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """The shipped figures are not unlimited."""
+
+    stops: CountBudget = field(default_factory=lambda: CountBudget(per_hour=4, per_day=20, share_per_hour=0.05))
+    starts: CountBudget = field(default_factory=lambda: CountBudget(per_minute=5))
+    breaker: BreakerTerms | None = field(default_factory=BreakerTerms)
+
+
+@dataclass(frozen=True, slots=True)
+class AwsCloud:
+    """Regions to list (empty: those the account has switched on). ``endpoint`` points every AWS call elsewhere (tests, demo)."""
+
+    regions: tuple[str, ...] = ()
+    endpoint: str | None = None
+    account: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookChannel:
+    """Where a warning is POSTed as JSON. The address is a secret: it never reaches logs, errors or `check`."""
+
+    url: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The whole document. ``digest`` identifies it; ``prices`` are dollars an hour by instance type, the operator's own."""
+
+    name: str
+    mode: Mode
+    policies: tuple[Policy, ...]
+    cycle: timedelta = timedelta(minutes=1)
+    aws: AwsCloud | None = None
+    gang_same: tuple[str, ...] = ()
+    scope: Scope = field(default_factory=Scope)
+    protections: tuple[Protection, ...] = ()
+    budgets: Budgets = field(default_factory=Budgets)
+    channels: dict[str, WebhookChannel] = field(default_factory=dict)
+    prices: dict[str, float] = field(default_factory=dict)
+    digest: str = ""
+    source: str = "built in"
+
+    def policies_for(self, instance: Instance) -> tuple[Policy, ...]:
+        """Every policy that matches; more than one is a conflict that holds the machine."""
+        return tuple(policy for policy in self.policies if policy.when.matches(instance))
+
+    def protections_for(self, instance: Instance) -> tuple[Protection, ...]:
+        """Every protection that names the machine, ended ones included: whether one still holds is asked of ``now``."""
+        return tuple(p for p in self.protections if p.what.matches(instance))
+
+
+def gang_key(instance: Instance, same: tuple[str, ...]) -> str | None:
+    """The first of ``same`` ("tag:KEY" or "placement-group") that the machine has, with its value; None: no gang."""
+    for rule in same:
+        value = instance.placement_group if rule == "placement-group" else instance.tags.get(rule.removeprefix("tag:"))
+        if value:
+            return f"{rule}={value}@{instance.id.cloud}:{instance.id.account}"
+    return None
+
+
+def owner_of(instance: Instance, keys: tuple[str, ...]) -> str | None:
+    """The first of the owner tags that is there, in the operator's order; keys compare without regard to case."""
+    tags = {key.lower(): value for key, value in instance.tags.items()}
+    for rule in keys:
+        value = tags.get(rule.partition(":")[2].lower() or rule.lower())
+        if value:
+            return value
+    return None
+
+

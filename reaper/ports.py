@@ -1,0 +1,266 @@
+"""
+What the services need from the world, as interfaces. Adapters implement them; nothing here is implemented.
+
+Each says what it promises and what it does not.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from reaper.model.audit import AuditEntry
+from reaper.model.decision import Action
+from reaper.model.kinds.instance import Instance, Protections
+from reaper.model.mark import Mark
+from reaper.model.plan import Approval, Attempt, Debit, Plan
+from reaper.model.resource import Place, ResourceId
+from reaper.model.signal import Observation, Voice
+from reaper.model.snooze import Snooze
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """Aware, UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds; never steps."""
+        ...
+
+
+# --- clouds -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One place's answer. ``failed``: why it could not be read; ``instances`` is then empty and means nothing."""
+
+    place: Place
+    instances: tuple[Instance, ...] = ()
+    failed: str | None = None
+
+
+class Cloud(Protocol):
+    """
+    One cloud, all its places. Reads may be retried inside; a verb is one call, never retried, and an answer that was
+    lost raises AnswerLost. Errors are reaper.errors.CloudError and its kinds.
+    """
+
+    name: str
+
+    def list(self) -> tuple[Listed, ...]:
+        """Every place, the failed ones with their reason. Raises CloudError only when not even the places are known."""
+        ...
+
+    def get(self, resource: ResourceId) -> Instance:
+        """A fresh read of one. Raises NotFound when the cloud says it is not there."""
+        ...
+
+    def protections(self, resource: ResourceId) -> Protections:
+        """What costs a call of its own. Never raises CloudError: what cannot be read is None inside."""
+        ...
+
+    def stop(self, resource: ResourceId) -> None:
+        """One call. Returning means accepted, not stopped."""
+        ...
+
+    def start(self, resource: ResourceId) -> None:
+        """One call. Returning means accepted, not running."""
+        ...
+
+    def skew(self, now: datetime) -> timedelta | None:
+        """Our clock minus the cloud's, by the Date header of its newest answer; None: no answer yet."""
+        ...
+
+
+# --- people -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What people are told. ``event``: warned, cleared, due, done, failed, breaker. ``due_at``: the earliest moment."""
+
+    event: str
+    resource: ResourceId | None
+    name: str
+    action: str
+    because: str
+    at: datetime
+    policy: str | None = None
+    owner: str | None = None
+    due_at: datetime | None = None
+    keep_it: str | None = None
+
+
+class Notifier(Protocol):
+    name: str
+
+    def send(self, message: Message) -> None:
+        """Returning means the channel accepted it. Raises NotDelivered; bounded in time (10 s)."""
+        ...
+
+
+# --- state ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A host's token. ``resource`` None: a shared one, an unverified voice. The secret itself is not kept."""
+
+    id: str
+    digest: bytes
+    created_at: datetime
+    resource: ResourceId | None = None
+    revoked_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptListing:
+    """A place's newest good listing. ``failed``: why the newest try failed (the listing is then older than it)."""
+
+    place: Place
+    instances: tuple[Instance, ...]
+    listed_at: datetime
+    failed: str | None = None
+    empty_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What we saw of one machine with our own eyes. ``running_since``: our first sight of this run of it."""
+
+    resource: ResourceId
+    first_seen_at: datetime
+    last_seen_at: datetime
+    running_since: datetime | None = None
+    launched_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenProtection:
+    """
+    A protection as last seen on a machine. ``ends_at`` None: open end. ``vanished_at``: the cycle that noticed it gone
+    before its own end; it holds for a day from then.
+    """
+
+    resource: ResourceId
+    name: str
+    first_seen_at: datetime
+    last_seen_at: datetime
+    ends_at: datetime | None = None
+    vanished_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Leadership. The epoch grows with every change of holder; holder is random per process."""
+
+    epoch: int
+    holder: str
+    expires_at: datetime
+
+
+class Store(Protocol):
+    """
+    The state. Every method is one transaction. Raises StoreError when it could not be read or written; a read never
+    answers with a default instead.
+    """
+
+    # reports
+    def add_observation(self, observation: Observation, voice: Voice) -> bool:
+        """Keep a window and who spoke. False: a duplicate by (resource, boot_id, seq); nothing was changed."""
+        ...
+
+    def observations(self, since: datetime, resource: ResourceId | None = None) -> Iterable[Observation]:
+        """Windows that ended at or after ``since``, by resource, then by (boot's first receipt, seq) in order."""
+        ...
+
+    def distrust(self, resource: ResourceId, since: datetime) -> None:
+        """Turn every kept window of the resource that ended after ``since`` into an unverified one."""
+        ...
+
+    def voices(self) -> dict[ResourceId, Voice]: ...
+    def voice(self, resource: ResourceId) -> Voice | None: ...
+    def forget_observations(self, before: datetime) -> int:
+        """Drop windows that ended before; the number dropped."""
+        ...
+
+    # tokens
+    def add_token(self, token: Token, entry: AuditEntry) -> None: ...
+    def token(self, id: str) -> Token | None: ...
+    def tokens(self) -> tuple[Token, ...]: ...
+    def revoke_token(self, id: str, at: datetime, entry: AuditEntry) -> bool: ...
+
+    # inventory
+    def save_listings(self, listings: Sequence[KeptListing], ledgers: Sequence[Ledger]) -> None: ...
+    def listings(self) -> dict[Place, KeptListing]: ...
+    def ledgers(self) -> dict[ResourceId, Ledger]: ...
+    def seen_protections(self) -> tuple[SeenProtection, ...]: ...
+    def save_seen_protections(self, changed: Sequence[SeenProtection], gone: Sequence[SeenProtection]) -> None: ...
+
+    # marks, snoozes, plans
+    def marks(self) -> dict[tuple[ResourceId, Action], Mark]: ...
+    def save_marks(self, changed: Sequence[Mark], cleared: Sequence[Mark], entries: Sequence[AuditEntry]) -> None: ...
+    def add_snooze(self, snooze: Snooze, entry: AuditEntry) -> None: ...
+    def snoozes(self, active_at: datetime) -> tuple[Snooze, ...]: ...
+    def save_plan(self, plan: Plan) -> None:
+        """Keeps it; plans older than the newest 200 are dropped."""
+        ...
+
+    def plan(self, id: str | None = None) -> Plan | None:
+        """By id; the newest when no id is given."""
+        ...
+
+    def add_approval(self, approval: Approval, entry: AuditEntry) -> None: ...
+    def approvals(self) -> tuple[Approval, ...]:
+        """Those not done yet, oldest first."""
+        ...
+
+    def finish_approval(self, id: str, at: datetime) -> None: ...
+
+    # acting
+    def acquire_lease(self, holder: str, now: datetime, ttl: timedelta) -> Lease | None:
+        """Take or renew it. None: another holds it and it has not run out."""
+        ...
+
+    def release_lease(self, lease: Lease) -> None: ...
+    def begin_attempt(
+        self, attempt: Attempt, lease: Lease, now: datetime, entry: AuditEntry, admit: Callable[[tuple[Debit, ...]], str | None]
+    ) -> None:
+        """
+        In one transaction: check the lease (epoch, holder, not run out), hand ``admit`` the debits of the last 25 h of
+        the same verb, write intent and audit entry. Raises LeaseLost, or BudgetSpent with what ``admit`` answered; then nothing is written.
+        """
+        ...
+
+    def end_attempt(self, attempt: Attempt, entry: AuditEntry) -> None: ...
+    def attempts(self, open_only: bool = False, resource: ResourceId | None = None, limit: int = 1000) -> tuple[Attempt, ...]:
+        """Newest first."""
+        ...
+
+    def attempt(self, id: str) -> Attempt | None: ...
+    def debits(self, action: Action, since: datetime) -> tuple[Debit, ...]: ...
+
+    # audit and facts about ourselves
+    def append_audit(self, *entries: AuditEntry) -> None: ...
+    def audit(
+        self, resource: ResourceId | None = None, since: datetime | None = None, limit: int = 200, after_seq: int = 0
+    ) -> tuple[AuditEntry, ...]:
+        """Oldest first; of more than ``limit`` the newest ``limit``."""
+        ...
+
+    def fact(self, key: str) -> str | None: ...
+    def set_facts(self, facts: dict[str, str | None]) -> None:
+        """None removes one."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Brakes(Protocol):
+    """What stops everything, read before every call."""
+
+    def engaged(self) -> str | None:
+        """Why nothing may be taken away now; None: nothing in the way. An unreadable brake is engaged."""
+        ...
