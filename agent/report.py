@@ -50,7 +50,10 @@ class UnknownVersion(ReportError):
 
 @dataclass(frozen=True)
 class Sampler:
-    """How the sampling itself is doing. ``state`` is "ok" or a fixed word (see agent/sampler.py); ``because`` is for people."""
+    """
+    How the sampling itself is doing. ``state`` is "ok" or a fixed word (see agent/readings.py);
+    ``because`` is for people; ``version`` is the agent's, then the driver's after a slash when known ("0.1.0/580.65.06").
+    """
 
     state: str
     because: Optional[str] = None
@@ -264,9 +267,14 @@ def _text(value: Any, path: str) -> str:
     return value
 
 
+def is_resource_id(text: str) -> bool:
+    """Whether this is the id of an instance, such as aws:123456789012:eu-west-1:instance:i-0abc."""
+    return len(text) <= MAX_TEXT and _RESOURCE_ID.fullmatch(text) is not None
+
+
 def _resource(value: Any, path: str) -> str:
     text = _text(value, path)
-    if not _RESOURCE_ID.match(text):
+    if not is_resource_id(text):
         raise _Bad(path, "is not a resource id", "write it as aws:123456789012:eu-west-1:instance:i-0abc")
     return text
 
@@ -421,7 +429,7 @@ def decode(body: bytes) -> Report:
         document = _load(body)
         if isinstance(document, dict):
             claimed = document.get("resource")
-            if isinstance(claimed, str) and _RESOURCE_ID.match(claimed):
+            if isinstance(claimed, str) and is_resource_id(claimed):
                 resource = claimed
             version = document.get("v")
             if isinstance(version, int) and not isinstance(version, bool) and version > VERSION:

@@ -1,0 +1,248 @@
+"""The command `reaper-agent`: run the agent, or show what it last saw and sent."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any, Dict, List, Optional, Sequence
+
+from agent.clock import BootClock, boot_id
+from agent.config import ENV_PREFIX, ConfigError, Settings, load, read_token
+from agent.state import read_status
+
+DONE, FAILED, USAGE = 0, 1, 2
+
+_EXAMPLES = """\
+examples:
+  reaper-agent run                              as the service runs it (/etc/reaper-agent/agent.toml)
+  reaper-agent run --config ./agent.toml --once one window, one report, then exit
+  REAPER_AGENT_REAPER=https://reaper.example.com REAPER_AGENT_TOKEN_FILE=/etc/reaper-agent/token reaper-agent run
+  reaper-agent status                           what it last saw and sent, and what is planned for this machine
+  reaper-agent status --json | tail -n 1        the same for machines
+
+exit codes: 0 done, 1 failed, 2 usage or configuration
+"""
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Entry point of `reaper-agent`. Returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        settings = load(arguments.config)
+    except ConfigError as error:
+        return _refuse(error)
+    if arguments.command == "status":
+        return status(settings, arguments.json)
+    return run(settings, arguments.once)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="reaper-agent",
+        description="Samples this machine's GPUs and tells the reaper once a minute. It stops nothing and runs no command from the network.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--config", type=Path, metavar="FILE", help="settings (default: $%sCONFIG, else /etc/reaper-agent/agent.toml)" % ENV_PREFIX)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="run|status")
+    running = commands.add_parser("run", parents=[common], help="sample and report until stopped", description="Sample and report until stopped (SIGTERM, Ctrl-C).")
+    running.add_argument("--once", action="store_true", help="one window, one report, then exit: 0 if the reaper took it, else 1")
+    showing = commands.add_parser("status", parents=[common], help="what the agent last saw and sent", description="Show what the agent last saw and sent. Exit 1 when it does not run.")
+    showing.add_argument("--json", action="store_true", help="one JSON object on the last line")
+    return parser
+
+
+def _refuse(error: ConfigError) -> int:
+    for problem in error.problems:
+        print("reaper-agent: " + problem, file=sys.stderr)
+    return USAGE
+
+
+# --- run ---
+
+
+def run(settings: Settings, once: bool) -> int:
+    """Run the real agent. Imports what only a running agent needs: `status` and --help stay quick and need no driver."""
+    from agent import host, identity, loop
+    from agent.gpu import NvmlGpus
+    from agent.loader import ProcLoaders
+    from agent.sender import Post, Sender
+    from agent.spool import Spool
+    from agent.state import load_memory
+
+    try:
+        read_token(settings)
+    except ConfigError as error:
+        return _refuse(error)
+    log, clock, stop = _logger(), BootClock(), threading.Event()
+    _warn_of_open_token(settings, log)
+    try:
+        boot = boot_id()
+    except OSError as error:
+        print("reaper-agent: no boot id (%s); the agent needs Linux with /proc" % error, file=sys.stderr)
+        return FAILED
+
+    def on_signal(number: int, frame: Optional[FrameType]) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+
+    spool = Spool(settings.spool_dir, boot, settings.spool_reports, settings.spool_mib << 20, log)
+    sender = Sender(Post(settings, clock), spool, clock, log, settings.window_s)
+    if not once:
+        sender.start()
+    loop.run_loop(
+        settings,
+        NvmlGpus(clock, host.nobodys_work(settings.nobodys_work), log),
+        host.PsutilHost(),
+        stop,
+        loaders=ProcLoaders(),
+        who=_who(settings, identity, stop, clock, log, load_memory(settings.state_dir, log).identity(boot)),
+        outbox=_Once(sender) if once else sender,
+        boot_id=boot,
+        clock=clock,
+        log=log,
+        notify=loop.notify_systemd,
+        windows=1 if once else None,
+    )
+    if not once:
+        return DONE
+    delivery = sender.delivery()
+    print("report taken by %s" % settings.reaper if delivery.last_sent_seq else "no report taken: %s" % (delivery.problem or "identity not known"))
+    return DONE if delivery.last_sent_seq is not None else FAILED
+
+
+class _Once:
+    """An outbox that sends within the loop's own thread, since --once has nothing else to do."""
+
+    def __init__(self, sender: Any) -> None:
+        self._sender = sender
+        self.delivery, self.forget, self.close = sender.delivery, sender.forget, sender.close
+
+    def hand(self, report: Any) -> None:
+        self._sender.hand(report)
+        self._sender.pump()
+
+
+def _who(settings: Settings, identity: Any, stop: threading.Event, clock: BootClock, log: Any, remembered: Any) -> Any:
+    if settings.resource is not None:
+        named = identity.Identity(settings.resource)
+        return lambda: named
+    who = identity.Who(lambda: identity.ask_metadata(settings.metadata), stop, clock, log, remembered)
+    who.start()
+    return who.current
+
+
+def _logger() -> Any:
+    import structlog
+
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    return structlog.get_logger("agent")
+
+
+def _warn_of_open_token(settings: Settings, log: Any) -> None:
+    if settings.token_file is None:
+        return
+    mode = settings.token_file.stat().st_mode
+    if mode & 0o077:
+        log.warning("token file is open to others", file=str(settings.token_file), remedy="chmod 600 %s" % settings.token_file)
+
+
+# --- status ---
+
+
+def status(settings: Settings, as_json: bool) -> int:
+    """Print the status file. 0: the agent runs; 1: it does not, or not on this boot."""
+    try:
+        seen = read_status(settings.state_dir)
+    except (OSError, ValueError) as error:
+        print("reaper-agent: nothing to show in %s (%s); is the agent running? systemctl status reaper-agent" % (settings.state_dir, error), file=sys.stderr)
+        return FAILED
+    seen["running"] = alive(seen, BootClock().boot_s(), _boot_or_none())
+    if as_json:
+        print(json.dumps(seen, separators=(",", ":")))
+    else:
+        print("\n".join(lines(seen)))
+    return DONE if seen["running"] else FAILED
+
+
+def _boot_or_none() -> Optional[str]:
+    try:
+        return boot_id()
+    except OSError:
+        return None
+
+
+def alive(seen: Dict[str, Any], now_s: float, boot: Optional[str]) -> bool:
+    """Whether the file was written in this boot and within the last three windows."""
+    written, window = seen.get("written_boot_s"), seen.get("window_s")
+    if not isinstance(written, (int, float)) or not isinstance(window, (int, float)):
+        return False
+    return seen.get("boot_id") == boot and 0 <= now_s - written + 1.0 <= 3 * window + 1.0
+
+
+def lines(seen: Dict[str, Any]) -> List[str]:
+    """The status for people."""
+    report, answer = seen.get("report") or {}, seen.get("answer") or {}
+    sent, spool = seen.get("sent") or {}, seen.get("spool") or {}
+    sampler = report.get("sampler") or {}
+    out = [
+        "agent      %s%s" % (seen.get("agent", "?"), "" if seen["running"] else "   NOT RUNNING (last seen %s)" % seen.get("written_at", "?")),
+        "machine    %s" % (seen.get("resource") or "not known yet"),
+        "reaper     %s" % seen.get("reaper", "?"),
+        "gpus       %s of %s, sampler %s%s"
+        % (len(report.get("gpus") or []), _or_dash(report.get("expected_gpus")), sampler.get("state", "?"), _because(sampler)),
+    ]
+    out += ["  " + _gpu_line(gpu) for gpu in report.get("gpus") or []]
+    out += [
+        "sent       %s%s" % (sent.get("at") or "never", "; trouble: %s" % sent["problem"] if sent.get("problem") else ""),
+        "spool      %s reports, %s bytes, %s dropped" % (spool.get("reports", "?"), spool.get("bytes", "?"), spool.get("dropped", "?")),
+    ]
+    upcoming = answer.get("upcoming")
+    if upcoming:
+        out.append("upcoming   %s at %s: %s" % (upcoming.get("action"), upcoming.get("due_at") or "?", upcoming.get("because")))
+    elif answer:
+        out.append("upcoming   nothing")
+    if answer.get("snoozed_until"):
+        out.append("snoozed    until %s" % answer["snoozed_until"])
+    return out
+
+
+def _gpu_line(gpu: Dict[str, Any]) -> str:
+    peak, used, total = gpu.get("peak_ratio"), gpu.get("mem_used_bytes"), gpu.get("mem_total_bytes")
+    parts = [
+        gpu.get("uuid", "?"),
+        gpu.get("model", ""),
+        "peak %s" % ("-" if peak is None else "%.0f%%" % (100 * peak)),
+        "memory %s of %s MiB" % tuple(_or_dash(None if v is None else v >> 20) for v in (used, total)),
+        "processes %s" % _or_dash(gpu.get("processes")),
+        "(%s)" % gpu["trouble"] if gpu.get("trouble") else "",
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def _or_dash(value: Any) -> str:
+    return "-" if value is None else str(value)
+
+
+def _because(sampler: Dict[str, Any]) -> str:
+    return ": %s" % sampler["because"] if sampler.get("because") else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,284 @@
+"""
+The loop: sample on the beat, close a window, hand the report over.
+
+Everything it reads or tells goes through what it is given, so that the demo runs a
+dozen of them in one process with scripted machines. Heartbeats go out whatever the
+driver does: a report without GPU figures says "alive, and blind because ...".
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import socket
+import threading
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+
+from agent.build import OpenWindow, host, totals, words
+from agent.clock import BootClock, Clock, rfc3339
+from agent.clock import boot_id as read_boot_id
+from agent.config import Settings
+from agent.identity import Identity
+from agent.readings import FAILED, NO_GPU, STUCK, GpuSource, HostReading, HostSource, LoaderSource, Log
+from agent.report import Report, encode
+from agent.report import Sampler as SamplerPart
+from agent.sampler import Sampler
+from agent.sender import Delivery, Outbox, Post, Sender
+from agent.spool import Spool
+from agent.state import STATUS, Memory, load_memory, save_memory, write_json
+from agent.window import Span
+
+# The wire's own bounds of a window: shorter is no window, longer is a hole (the machine slept).
+LEAST_WINDOW_S, MOST_WINDOW_S = 0.1, 3600.0
+_WATCHDOG = "WATCHDOG=1"
+
+
+def agent_version() -> str:
+    try:
+        return importlib.metadata.version("idle-reaper")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def notify_systemd(message: str) -> None:
+    """Tell systemd (READY=1, WATCHDOG=1, ...). Without NOTIFY_SOCKET, and when nobody listens, nothing happens."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        try:
+            out.sendto(message.encode(), "\0" + address[1:] if address.startswith("@") else address)
+        except OSError:
+            return  # systemd then restarts us by its watchdog, which is what the watchdog is for
+
+
+class Loop:
+    """One agent. `run_loop` is the way to run it; the steps are methods so that tests can take them one by one."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        sampler: Sampler,
+        hosts: HostSource,
+        outbox: Outbox,
+        who: Callable[[], Optional[Identity]],
+        boot_id: str,
+        clock: Clock,
+        log: Log,
+        memory: Memory,
+    ) -> None:
+        self._settings, self._sampler, self._hosts, self._outbox = settings, sampler, hosts, outbox
+        self._who, self._boot_id, self._clock, self._log, self._memory = who, boot_id, clock, log, memory
+        self._identity: Optional[Identity] = None
+        self._version = agent_version()
+        self._models: Dict[str, Optional[str]] = {}  # every GPU seen since the start, by UUID
+        self._expected: Optional[int] = None  # seen since the start; the memory's count is another machine's until identity is known
+        self._driver: Optional[str] = None
+        self._beat_s = settings.beat_s
+        now = clock.boot_s()
+        self._window = OpenWindow(now)
+        self._before, self._before_at = hosts.read(), now
+        self._last_beat_at = now
+        self._report: Optional[Report] = None
+        self._shown: Tuple[Optional[int], Optional[Delivery]] = (None, None)
+        self.windows = 0
+
+    def beat(self) -> None:
+        """Read once; close the window when it is full, or when the machine slept through the middle of it."""
+        now = self._clock.boot_s()
+        if now - self._last_beat_at > max(3 * self._beat_s, self._settings.window_s):
+            # What lies between was not watched. The window ends where watching ended, and a new one begins now.
+            self.close_window(self._last_beat_at)
+            self._restart(now)
+        self._last_beat_at = now
+        for reading in self._sampler.beat():
+            snapshot = reading.snapshot
+            beat_s = self._settings.beat_s if snapshot.beat_s is None else min(snapshot.beat_s, self._settings.beat_s)
+            self._window.add(reading, beat_s)
+            self._beat_s = beat_s
+            self._driver = snapshot.driver or self._driver
+            self._models.update({gpu.uuid: gpu.model for gpu in snapshot.gpus})
+            seen = [n for n in (self._expected, snapshot.count, len(self._models)) if n is not None]
+            self._expected = max(seen) if self._models or snapshot.count is not None else self._expected
+        if now >= self._window.start_s + self._settings.window_s - 1e-6:
+            self.close_window(now)
+        self._show()
+
+    def next_beat_in(self, now_s: float) -> float:
+        """Seconds to the next beat; a beat falls on every window's end, so that a report holds its window and no more."""
+        end = self._window.start_s + self._settings.window_s
+        return max(0.0, min(self._last_beat_at + self._beat_s, end) - now_s)
+
+    def close_window(self, end_s: float) -> None:
+        """Make the report of [start, end) and hand it over; without an identity there is nobody to report for, and it is lost."""
+        window, window_s = self._window, end_s - self._window.start_s
+        counters = self._hosts.read()
+        self._learn_identity()
+        if LEAST_WINDOW_S <= window_s <= MOST_WINDOW_S:
+            self.windows += 1
+            report = self._make(window, window_s, end_s, counters)
+            if report is None:
+                self._log.warning("window lost", because="identity not known yet; see agent.toml: resource, metadata")
+            else:
+                self._report = report
+                self._outbox.hand(report)
+        self._before, self._before_at = counters, end_s
+        self._window = OpenWindow(end_s, window.next_spans())
+
+    def _restart(self, now_s: float) -> None:
+        self._log.warning("beats were missed", for_s=round(now_s - self._window.start_s, 1), because="the machine slept or was frozen")
+        self._window = OpenWindow(now_s, {uuid: Span() for uuid in self._models})
+        self._before, self._before_at = self._hosts.read(), now_s
+
+    def _make(self, window: OpenWindow, window_s: float, end_s: float, counters: HostReading) -> Optional[Report]:
+        if self._identity is None:
+            return None
+        part, expected = self._sampler_part(window), self._expected_gpus()
+        gpus = window.gpus(self._models, part.because if part.state != "ok" else None)
+        report = Report(
+            resource=self._identity.resource,
+            boot_id=self._boot_id,
+            up_s=end_s,
+            seq=int(end_s * 1000),
+            window_s=window_s,
+            age_s=0.0,  # the sender's to say
+            sampler=part,
+            expected_gpus=expected,
+            totals=totals(counters, gpus, expected),
+            gpus=gpus,
+            loader=window.loaders(window_s) if gpus else None,
+            host=host(self._before, counters, end_s - self._before_at),
+        )
+        encode(report)  # raises here, with a traceback of ours, rather than later in the sender
+        return report
+
+    def _sampler_part(self, window: OpenWindow) -> SamplerPart:
+        version = words("%s/%s" % (self._version, self._driver) if self._driver is not None else self._version)
+        stuck = self._sampler.stuck()
+        if stuck is not None:
+            return SamplerPart(STUCK, words(str(stuck)), self._beat_s, version)
+        if window.last is None:
+            return SamplerPart(FAILED, "no reading in this window", self._beat_s, version)
+        snapshot = window.last.snapshot
+        state, because = snapshot.state, snapshot.because
+        if state == NO_GPU and self._expected_gpus():
+            state, because = FAILED, "this machine had %d GPUs and shows none" % (self._expected_gpus() or 0)
+        return SamplerPart(state, words(because), self._beat_s, version)
+
+    def _expected_gpus(self) -> Optional[int]:
+        known = [n for n in (self._expected, self._memory.gpus) if n is not None]
+        return max(known) if known else None
+
+    def _learn_identity(self) -> None:
+        identity = self._who()
+        if identity is None or identity == self._identity:
+            return
+        if not self._memory.fits(identity):
+            moved = self._memory.resource != identity.resource
+            self._log.warning("local state discarded", was=self._memory.resource, now=identity.resource, type=identity.instance_type)
+            if moved:
+                self._outbox.forget("another machine's")
+            self._memory = Memory()
+        self._identity = identity
+        self._remember()
+
+    def _remember(self) -> None:
+        if self._identity is None:
+            return
+        kind = self._identity.instance_type or self._memory.instance_type
+        # Only what the metadata service said may stand in for it later in this boot.
+        boot = self._boot_id if self._identity.source != "config" else None
+        memory = Memory(self._identity.resource, kind, boot, self._expected_gpus())
+        if memory != self._memory and save_memory(self._settings.state_dir, memory, self._log):
+            self._memory = memory
+
+    def _show(self) -> None:
+        """Write the status file when a window closed or a delivery ended."""
+        delivery = self._outbox.delivery()
+        now = (self.windows, delivery)
+        if now == self._shown:
+            return
+        self._shown = now
+        self._remember()
+        write_json(self._settings.state_dir / STATUS, self._status(delivery), self._log)
+
+    def _status(self, delivery: Delivery) -> Mapping[str, Any]:
+        answer = delivery.answer
+        return {
+            "v": 1,
+            "agent": self._version,
+            "pid": os.getpid(),
+            "reaper": self._settings.reaper,
+            "resource": self._identity.resource if self._identity is not None else None,
+            "boot_id": self._boot_id,
+            "written_boot_s": round(self._clock.boot_s(), 3),
+            "written_at": rfc3339(self._clock.utc()),
+            "window_s": self._settings.window_s,
+            "report": json.loads(encode(self._report)) if self._report is not None else None,
+            "sent": {"seq": delivery.last_sent_seq, "at": delivery.last_sent_at, "problem": delivery.problem},
+            "answer": json.loads(encode(answer)) if answer is not None else None,
+            "spool": {"reports": delivery.spooled, "bytes": delivery.spooled_bytes, "dropped": delivery.dropped},
+            "refused": delivery.refused,
+        }
+
+
+def run_loop(
+    settings: Settings,
+    gpus: GpuSource,
+    hosts: HostSource,
+    stop: threading.Event,
+    *,
+    loaders: Optional[LoaderSource] = None,
+    who: Optional[Callable[[], Optional[Identity]]] = None,
+    outbox: Optional[Outbox] = None,
+    boot_id: Optional[str] = None,
+    clock: Optional[Clock] = None,
+    log: Optional[Log] = None,
+    notify: Callable[[str], None] = lambda message: None,
+    windows: Optional[int] = None,
+) -> None:
+    """
+    Run one agent until ``stop`` is set, or for so many ``windows``. Keeps no state
+    outside its arguments, installs no signal handler, and may run many times in one
+    process, each with its own ``state_dir`` and ``spool_dir``.
+
+    ``who`` defaults to the settings' resource; ``outbox`` to a Sender to the settings'
+    reaper; ``boot_id`` to the kernel's.
+    """
+    clock = clock if clock is not None else BootClock()
+    log = log if log is not None else _structlog()
+    boot_id = boot_id if boot_id is not None else read_boot_id()
+    if who is None:
+        named = Identity(settings.resource) if settings.resource is not None else None
+        who = lambda: named  # noqa: E731  one word beats three lines
+    if outbox is None:
+        spool = Spool(settings.spool_dir, boot_id, settings.spool_reports, settings.spool_mib << 20, log)
+        sender = Sender(Post(settings, clock), spool, clock, log, settings.window_s)
+        sender.start()
+        outbox = sender
+    sampler = Sampler(gpus, loaders, clock, log, settings.beat_s)
+    memory = load_memory(settings.state_dir, log)
+    loop = Loop(settings, sampler, hosts, outbox, who, boot_id, clock, log, memory)
+    log.info("agent started", reaper=settings.reaper, window_s=settings.window_s, beat_s=settings.beat_s)
+    notify("READY=1")
+    try:
+        while not stop.is_set() and (windows is None or loop.windows < windows):
+            loop.beat()
+            notify(_WATCHDOG)
+            clock.wait(stop, loop.next_beat_in(clock.boot_s()))
+        if windows is None:
+            loop.close_window(clock.boot_s())  # what was seen up to here, for the next start of this boot
+    finally:
+        notify("STOPPING=1")
+        if not sampler.close():
+            log.warning("driver call still outstanding at the end", call=gpus.doing)
+        outbox.close()
+    log.info("agent stopped")
+
+
+def _structlog() -> Log:
+    import structlog
+
+    logger: Log = structlog.get_logger("agent")
+    return logger

@@ -1,0 +1,140 @@
+"""
+What the sources hand to the loop: plain values, ``None`` for whatever could not be read.
+
+A source is anything with the methods below. The real ones are `gpu.NvmlGpus`,
+`loader.ProcLoaders` and `host.PsutilHost`; the demo and the tests hand in scripted ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Optional, Protocol, Sequence, Tuple
+
+# The words of `Sampler.state` on the wire. Whatever is not "ok" or "no-gpu" means that GPU figures are not known.
+OK = "ok"  # the driver answered; single figures may still be absent, see a GPU's `trouble`
+STUCK = "stuck"  # a call into the driver does not return
+NO_LIBRARY = "no-library"  # the machine has an NVIDIA device, but libnvidia-ml.so.1 is not installed
+NO_DRIVER = "no-driver"  # the library is there, the kernel driver is not loaded
+MISMATCH = "mismatch"  # library and kernel driver differ after an upgrade: reboot; jobs that already run are fine
+NO_PERMISSION = "no-permission"  # the agent may not open the driver
+NO_GPU = "no-gpu"  # nothing to read, and nothing is expected
+FAILED = "failed"  # anything else; `because` has the words
+
+
+class Sample(NamedTuple):
+    """One utilisation sample: boot clock seconds, share 0..1."""
+
+    at_s: float
+    ratio: float
+
+
+@dataclass(frozen=True)
+class GpuReading:
+    """
+    One GPU at one beat. ``samples``: utilisation since the beat before, oldest first,
+    empty when there was none. ``processes`` counts all that hold the GPU except
+    nobody's work; ``pids`` are those of them that a look into /proc makes sense for.
+    """
+
+    uuid: str
+    model: Optional[str] = None
+    samples: Tuple[Sample, ...] = ()
+    mem_used_bytes: Optional[int] = None
+    mem_total_bytes: Optional[int] = None
+    power_w: Optional[float] = None
+    energy_j: Optional[float] = None
+    processes: Optional[int] = None
+    pids: Tuple[int, ...] = ()
+    trouble: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class GpuSnapshot:
+    """
+    All GPUs at one beat. ``count``: how many the driver, or failing that the PCI bus,
+    says the machine has; None when neither says. ``beat_s``: the beat this source
+    needs now, None when the configured one will do.
+    """
+
+    state: str = OK
+    because: Optional[str] = None
+    gpus: Tuple[GpuReading, ...] = ()
+    count: Optional[int] = None
+    driver: Optional[str] = None
+    beat_s: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class TreeReading:
+    """
+    One process tree that holds GPUs, since the beat before.
+
+    ``blocked``: a process of it is in state D. ``on_data_path``: blocked, or it read
+    bytes. ``read_bytes`` and ``cpu_s`` are what was added since the last beat; None at
+    the first sight and where /proc would not say.
+    """
+
+    id: str
+    gpus: Tuple[str, ...]
+    blocked: Optional[bool] = None
+    on_data_path: Optional[bool] = None
+    read_bytes: Optional[int] = None
+    cpu_s: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class HostReading:
+    """Counters of the host since boot (seconds, bytes), gauges, and the orchestrators that live now (() is "looked, none")."""
+
+    cpu_busy_s: Optional[float] = None
+    cpu_total_s: Optional[float] = None
+    cpus: Optional[int] = None
+    mem_used_ratio: Optional[float] = None
+    disk_bytes: Optional[int] = None
+    net_bytes: Optional[int] = None
+    orchestrators: Optional[Tuple[str, ...]] = None
+
+
+class Reading(NamedTuple):
+    """What one beat brought: the GPUs, and the trees that hold them (None: could not look)."""
+
+    snapshot: GpuSnapshot
+    trees: Optional[Tuple[TreeReading, ...]]
+
+
+class GpuSource(Protocol):
+    """
+    Reads all GPUs. ``read`` is called from one thread only and does not raise for a
+    GPU or figure that fails. ``doing`` names the driver call in progress, for a
+    report about one that does not return; it is read from another thread.
+    """
+
+    doing: str
+
+    def read(self) -> GpuSnapshot: ...
+
+    def close(self) -> None: ...
+
+
+class LoaderSource(Protocol):
+    """Looks at the process trees behind the GPUs' pids. None: could not look; (): no process holds a GPU."""
+
+    def look(self, gpus: Sequence[GpuReading]) -> Optional[Tuple[TreeReading, ...]]: ...
+
+
+class HostSource(Protocol):
+    """Reads the host's counters. Called once per window; never raises for a single figure."""
+
+    def read(self) -> HostReading: ...
+
+
+class Log(Protocol):
+    """The part of a structlog logger that the agent uses."""
+
+    def debug(self, event: str, **keys: object) -> object: ...
+
+    def info(self, event: str, **keys: object) -> object: ...
+
+    def warning(self, event: str, **keys: object) -> object: ...
+
+    def error(self, event: str, **keys: object) -> object: ...

@@ -1,0 +1,124 @@
+"""
+boto3 clients, one per region and purpose, made when first needed and shared by all threads.
+
+Reads retry adaptively and slow down when throttled. Verbs are sent once: a retry after a lost answer would be a second
+stop that nobody decided. The newest answer's Date header is kept, for comparing clocks.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from reaper.ports import Clock
+
+if TYPE_CHECKING:
+    from boto3.session import Session
+    from mypy_boto3_ec2 import EC2Client
+
+HOME_REGION = "us-east-1"
+"""Where the account and its regions are asked for when neither the settings nor the environment names a region."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """
+    Of one call. Seconds; ``read_attempts`` counts the first try too (5: EC2's request bucket refills within seconds);
+    ``connections`` a client, enough for the listing beside a handful of fresh reads.
+    """
+
+    connect_s: float = 5
+    read_s: float = 30
+    read_attempts: int = 5
+    connections: int = 10
+
+
+def default_session() -> "Session":
+    """The process's own credentials, found the way every AWS tool finds them."""
+    from boto3.session import Session  # half a second; loaded where a cloud is used
+
+    return Session()
+
+
+class Clients:
+    """Thread-safe. ``forget`` drops everything, so that the next call looks for credentials anew."""
+
+    def __init__(self, *, endpoint: str | None, home: str | None, clock: Clock, bounds: Bounds, session: Callable[[], "Session"]) -> None:
+        self._endpoint = endpoint
+        self._home = home
+        self._clock = clock
+        self._bounds = bounds
+        self._new_session = session
+        self._lock = threading.RLock()
+        self._session: Session | None = None
+        self._made: dict[tuple[str, str, bool], Any] = {}
+        self._newest: tuple[float, datetime] | None = None
+
+    @property
+    def home(self) -> str:
+        """A region that can be asked about the whole account. The settings win, then the environment."""
+        return self._home or self._open().region_name or HOME_REGION
+
+    def reads(self, region: str) -> "EC2Client":
+        client: EC2Client = self._client("ec2", region, verb=False)
+        return client
+
+    def verbs(self, region: str) -> "EC2Client":
+        client: EC2Client = self._client("ec2", region, verb=True)
+        return client
+
+    def caller_account(self) -> str:
+        """The account that the credentials belong to. Raises what boto3 raises."""
+        return str(self._client("sts", self.home, verb=False).get_caller_identity()["Account"])
+
+    def forget(self) -> None:
+        with self._lock:
+            self._session = None
+            self._made.clear()
+
+    def cloud_time(self) -> datetime | None:
+        """The cloud's clock now: the newest Date header plus the time since. To a second. None before any answer."""
+        newest = self._newest
+        if newest is None:
+            return None
+        at, date = newest
+        return date + timedelta(seconds=self._clock.monotonic() - at)
+
+    def _open(self) -> "Session":
+        with self._lock:
+            if self._session is None:
+                session = self._new_session()
+                session.events.register("response-received", self._answered, unique_id="reaper-date")
+                self._session = session
+            return self._session
+
+    def _client(self, service: str, region: str, *, verb: bool) -> Any:
+        from botocore.config import Config  # here for the reason in default_session
+
+        key = (service, region, verb)
+        with self._lock:  # making clients from one session is not thread-safe; using them is
+            if key not in self._made:
+                attempts = 1 if verb else self._bounds.read_attempts
+                config = Config(
+                    retries={"mode": "standard" if verb else "adaptive", "total_max_attempts": attempts},
+                    connect_timeout=self._bounds.connect_s,
+                    read_timeout=self._bounds.read_s,
+                    max_pool_connections=self._bounds.connections,
+                    user_agent_extra="idle-reaper",
+                )
+                session: Any = self._open()
+                self._made[key] = session.client(service, region_name=region, endpoint_url=self._endpoint, config=config)
+            return self._made[key]
+
+    def _answered(self, response_dict: dict[str, Any] | None = None, **_: object) -> None:
+        """Every answer, refusals and those that are retried included."""
+        date = (response_dict or {}).get("headers", {}).get("date")
+        if not date:
+            return
+        try:
+            moment = parsedate_to_datetime(date)
+        except ValueError:  # not a date: this answer tells nothing about clocks
+            return
+        self._newest = (self._clock.monotonic(), moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment)

@@ -1,0 +1,116 @@
+"""One entry of DescribeInstances, and what DescribeInstanceTypes says of its type, as our Instance. Pure."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from reaper.clouds.aws.owners import owner_by_tags
+from reaper.model.kinds.instance import Instance, InstanceState, Lifecycle
+from reaper.model.resource import ResourceId
+
+_STATES = {
+    "pending": InstanceState.PENDING,
+    "running": InstanceState.RUNNING,
+    "stopping": InstanceState.STOPPING,
+    "stopped": InstanceState.STOPPED,
+    "shutting-down": InstanceState.TERMINATING,
+    "terminated": InstanceState.TERMINATED,
+}
+_LIFECYCLES = {None: Lifecycle.ON_DEMAND, "spot": Lifecycle.SPOT, "capacity-block": Lifecycle.CAPACITY_BLOCK}
+_MOMENT = re.compile(r"\((\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}) (?:GMT|UTC)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class TypeFacts:
+    """What an instance type brings. ``gpu_model``: EC2's short name ("A10G"), several joined by "+". None: not known."""
+
+    gpus: int | None = None
+    gpu_model: str | None = None
+    local_store: bool | None = None
+
+
+NOTHING_KNOWN = TypeFacts()
+
+
+def parse_type(raw: Mapping[str, Any]) -> TypeFacts:
+    """
+    One entry of DescribeInstanceTypes. A described type without GPU details has none; neuron chips are not GPUs.
+
+    Makers are counted alike. A type with a slice of a GPU has a Count of 0 there and tells its devices in
+    LogicalGpuCount (g6f.large: one eighth of an L4, which the host sees as one device).
+    """
+    info = raw.get("GpuInfo")
+    gpus: int | None = 0
+    models: list[str] = []
+    if info is not None:
+        counts = [_devices(gpu) for gpu in info.get("Gpus") or ()]
+        known = [count for count in counts if count is not None]
+        gpus = sum(known) if known and len(known) == len(counts) else None
+        models = sorted({str(gpu["Name"]) for gpu in info.get("Gpus") or () if gpu.get("Name")})
+    return TypeFacts(gpus=gpus, gpu_model="+".join(models) or None, local_store=raw.get("InstanceStorageSupported"))
+
+
+def _devices(gpu: Mapping[str, Any]) -> int | None:
+    counts = [int(gpu[key]) for key in ("Count", "LogicalGpuCount") if gpu.get(key) is not None]
+    return max(counts, default=None) or None  # a GPU of which there is none is not an answer
+
+
+def parse_instance(raw: Mapping[str, Any], *, account: str, region: str, types: Mapping[str, TypeFacts]) -> Instance:
+    """
+    One entry of DescribeInstances. Whatever is missing is None, a word we do not know is UNKNOWN or OTHER.
+
+    Raises ValueError without an instance id: a listing with a nameless machine in it is not complete.
+    """
+    native = raw.get("InstanceId")
+    if not native:
+        raise ValueError("the listing holds an instance without an id")
+    type_name = str(raw.get("InstanceType") or "unknown")
+    facts = types.get(type_name, NOTHING_KNOWN)
+    tags = {str(tag["Key"]): str(tag.get("Value") or "") for tag in raw.get("Tags") or () if "Key" in tag}
+    placement = raw.get("Placement") or {}
+    return Instance(
+        id=ResourceId(cloud="aws", account=account, place=region, kind="instance", native=str(native)),
+        type=type_name,
+        state=_STATES.get((raw.get("State") or {}).get("Name", ""), InstanceState.UNKNOWN),
+        name=tags.get("Name") or None,
+        tags=tags,
+        launched_at=_utc(raw.get("LaunchTime")),
+        changed_at=_changed_at(raw.get("StateTransitionReason")),
+        state_reason=(raw.get("StateReason") or {}).get("Code") or None,
+        gpus=facts.gpus,
+        gpu_model=facts.gpu_model,
+        lifecycle=_LIFECYCLES.get(raw.get("InstanceLifecycle") or None, Lifecycle.OTHER),
+        local_store=True if raw.get("RootDeviceType") == "instance-store" else facts.local_store,
+        managed_by=owner_by_tags(tags) or _operator(raw.get("Operator")),
+        placement_group=placement.get("GroupName") or placement.get("GroupId") or None,
+        volumes=_ids((m.get("Ebs") or {}).get("VolumeId") for m in raw.get("BlockDeviceMappings") or ()),
+        interfaces=_ids(nic.get("NetworkInterfaceId") for nic in raw.get("NetworkInterfaces") or ()),
+    )
+
+
+def _operator(raw: Mapping[str, Any] | None) -> str | None:
+    """An AWS service that operates the machine in the account's name (EKS Auto Mode, ECS managed instances)."""
+    if not raw or not (raw.get("Managed") or raw.get("Principal")):
+        return None
+    return f"AWS service {raw.get('Principal') or 'that is not named'}"
+
+
+def _changed_at(reason: str | None) -> datetime | None:
+    """The moment in "User initiated (2026-11-30 14:11:44 GMT)"; running machines have an empty reason."""
+    found = _MOMENT.search(reason or "")
+    if found is None:
+        return None
+    try:
+        return datetime.strptime(found.group(1), "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment.astimezone(UTC)
+
+
+def _ids(found: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(sorted({native for native in found if native}))

@@ -1,0 +1,111 @@
+"""What an operator should look at in a configuration that is not wrong."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import permutations
+
+from reaper.model.policy import Configuration, CountBudget, Mode, Policy, Selector
+
+GENEROUS_GPU = 0.20
+"""Above this a machine that computes steadily can count as idle."""
+
+
+def remarks(configuration: Configuration, now: datetime) -> tuple[str, ...]:
+    """One sentence each, most important first; empty when there is nothing to say."""
+    return (
+        *_modes(configuration),
+        *_policies(configuration),
+        *_shadowed(configuration),
+        *_budgets(configuration),
+        *_protections(configuration, now),
+        *_cloud(configuration),
+    )
+
+
+def enforced(configuration: Configuration) -> tuple[Policy, ...]:
+    """The policies under which something can be stopped."""
+    if configuration.mode is not Mode.ENFORCE:
+        return ()
+    return tuple(p for p in configuration.policies if p.mode is Mode.ENFORCE and p.action != "report")
+
+
+def _modes(configuration: Configuration) -> Iterator[str]:
+    if not configuration.policies:
+        yield "no policy is written: machines are only reported; add [policy.NAME]"
+    enforcing = [p.name for p in configuration.policies if p.mode is Mode.ENFORCE]
+    if configuration.mode is Mode.ENFORCE and configuration.policies and not enforced(configuration):
+        yield "mode is enforce, but no policy enforces a stop: nothing will be stopped"
+    if configuration.mode is Mode.OBSERVE and enforcing:
+        yield f"mode is observe: {_names(enforcing)} will not act, whatever the policy says"
+
+
+def _policies(configuration: Configuration) -> Iterator[str]:
+    acting = enforced(configuration)
+    alone = [p.name for p in acting if set(p.warn.via) == {"log"}]
+    if alone:
+        yield f"{_names(alone)} enforces with the log alone: owners may never read the warning; add a channel to warn.via"
+    stubborn = [p.name for p in acting if p.orchestrator == "ignore"]
+    if stubborn:
+        yield f"{_names(stubborn)} ignores a living slurmd, kubelet, raylet or nomad on the host"
+    nvme = [p.name for p in configuration.policies if p.local_nvme != "hold"]
+    if nvme:
+        words = ", ".join(sorted({p.local_nvme for p in configuration.policies if p.local_nvme != "hold"}))
+        yield f"{_names(nvme)}: local_nvme = {words} is honoured as hold in this version: machines with instance store are never stopped"
+    for policy in configuration.policies:
+        if policy.idle.gpu_at_most > GENEROUS_GPU:
+            yield f"policy.{policy.name} calls a machine idle that computes at up to {policy.idle.gpu_at_most:.0%}"
+
+
+def _shadowed(configuration: Configuration) -> Iterator[str]:
+    for wide, narrow in permutations(configuration.policies, 2):
+        if _covers(wide.when, narrow.when):
+            yield (
+                f"every machine of policy.{narrow.name} also matches policy.{wide.name}, and two policies hold a machine: "
+                f"policy.{narrow.name} will never act"
+            )
+
+
+def _covers(wide: Selector, narrow: Selector) -> bool:
+    """Whether whatever ``narrow`` matches, ``wide`` is bound to match too."""
+    if any(not set(narrow.tags.get(key, ("",))) <= set(values) for key, values in wide.tags.items()):
+        return False
+    if wide.types and not (narrow.types and set(narrow.types) <= set(wide.types)):
+        return False
+    return not wide.ids or bool(narrow.ids and set(narrow.ids) <= set(wide.ids))
+
+
+def _budgets(configuration: Configuration) -> Iterator[str]:
+    stops, acting = configuration.budgets.stops, bool(enforced(configuration))
+    if configuration.budgets.breaker is None:
+        yield "the fleet breaker is off: a broken meter on every machine at once would look like an idle fleet"
+    if acting and stops.per_hour is None and stops.per_day is None and stops.share_per_hour is None:
+        yield "stops have no limit by hour, day or share"
+    for verb, budget in (("stops", stops), ("starts", configuration.budgets.starts)):
+        if _blocked(budget):
+            yield f"budget.{verb} holds a limit of 0: none will happen"
+
+
+def _blocked(budget: CountBudget) -> bool:
+    return 0 in (budget.per_minute, budget.per_hour, budget.per_day, budget.per_cycle)
+
+
+def _protections(configuration: Configuration, now: datetime) -> Iterator[str]:
+    for protection in configuration.protections:
+        if protection.until is not None and protection.until <= now:
+            yield (
+                f"protect.{protection.name} ended at {protection.until:%Y-%m-%d %H:%M} UTC ({protection.reason}): "
+                "it protects nothing any more; remove it or write a later until"
+            )
+
+
+def _cloud(configuration: Configuration) -> Iterator[str]:
+    if configuration.aws is None:
+        return
+    if configuration.aws.endpoint is not None:
+        yield f"every AWS call goes to {configuration.aws.endpoint}"
+    elif configuration.aws.account is None and enforced(configuration):
+        yield "clouds.aws.accounts is not written: whatever account the credentials belong to is acted in"
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(f"policy.{name}" for name in names)

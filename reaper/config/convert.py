@@ -1,0 +1,194 @@
+"""
+The typed document to the model's own types: inheritance resolved, defaults filled in, order made canonical.
+
+A policy inherits key by key from [defaults], also inside idle, warn, busy; what nobody wrote is the model's default.
+"""
+
+from datetime import UTC
+from typing import TypeVar
+
+from reaper.config.document import (
+    AwsTable,
+    BreakerTable,
+    BudgetTable,
+    BusyTable,
+    CountTable,
+    DefaultsTable,
+    Document,
+    IdleTable,
+    PolicyTable,
+    ScopeTable,
+    SelectorTable,
+    SnoozeTable,
+    WarnTable,
+)
+from reaper.model.policy import (
+    AwsCloud,
+    BreakerTerms,
+    Budgets,
+    BusyTerms,
+    Claim,
+    Configuration,
+    CountBudget,
+    IdleTerms,
+    Mode,
+    Policy,
+    Protection,
+    Scope,
+    Selector,
+    Warn,
+    WebhookChannel,
+)
+
+T = TypeVar("T")
+
+UNNAMED = "default"
+
+
+def configuration(document: Document, channels: dict[str, WebhookChannel], source: str) -> Configuration:
+    """Policies and protections are ordered by name, so that moving a block changes nothing. No digests yet."""
+    shipped = Configuration(name=UNNAMED, mode=Mode.OBSERVE, policies=())
+    defaults = document.defaults or DefaultsTable()
+    return Configuration(
+        name=_first(document.name, UNNAMED),
+        mode=Mode(_first(document.mode, Mode.OBSERVE)),
+        policies=tuple(policy(name, table, defaults) for name, table in sorted(document.policy.items())),
+        cycle=_first(document.cycle, shipped.cycle),
+        aws=_aws(document),
+        gang_same=() if document.gang is None else tuple(document.gang.same),
+        scope=_scope(document.scope),
+        protections=tuple(
+            Protection(name, selector(table), table.reason, None if table.until is None else table.until.astimezone(UTC))
+            for name, table in sorted(document.protect.items())
+        ),
+        budgets=_budgets(document.budget),
+        channels=channels,
+        prices=dict(sorted(document.prices.items())),
+        source=source,
+    )
+
+
+def selector(table: SelectorTable | None) -> Selector:
+    """Values sorted: their order means nothing. None selects everything."""
+    if table is None:
+        return Selector()
+    return Selector(
+        tags={key: tuple(sorted(values)) for key, values in sorted((table.tags or {}).items())},
+        types=tuple(sorted(table.types or ())),
+        ids=tuple(sorted(table.ids or ())),
+    )
+
+
+def policy(name: str, table: PolicyTable, defaults: DefaultsTable) -> Policy:
+    shipped = Policy(name=name, when=Selector())
+    scarce = table.scarce or defaults.scarce
+    own, inherited = table.snooze or SnoozeTable(), defaults.snooze or SnoozeTable()
+    return Policy(
+        name=name,
+        when=selector(table.when),
+        mode=Mode(_first(table.mode, shipped.mode)),
+        action=_first(table.action, defaults.action, shipped.action),
+        idle=_idle(table.idle or IdleTable(), defaults.idle or IdleTable(), shipped.idle),
+        warn=_warn(table.warn or WarnTable(), defaults.warn or WarnTable(), shipped.warn),
+        busy=_busy(table.busy or BusyTable(), defaults.busy or BusyTable(), shipped.busy),
+        min_age=_first(table.min_age, defaults.min_age, shipped.min_age),
+        starved_above=_first(table.starved_above, defaults.starved_above, shipped.starved_above),
+        orchestrator=_first(table.orchestrator, defaults.orchestrator, shipped.orchestrator),
+        local_nvme=_first(table.local_nvme, defaults.local_nvme, shipped.local_nvme),
+        local_scratch=tuple(_first(table.local_scratch, defaults.local_scratch, ())),
+        snooze_up_to=_first(own.up_to, inherited.up_to, shipped.snooze_up_to),
+        owner=tuple(_first(table.owner, defaults.owner, shipped.owner)),
+        scarce_types=() if scarce is None else tuple(sorted(scarce.types)),
+    )
+
+
+def _first(*candidates: T | None) -> T:
+    """The first that was written. Not truthiness: a written zero counts."""
+    for candidate in candidates:
+        if candidate is not None:
+            return candidate
+    raise LookupError("the last candidate is the shipped default and is never None")
+
+
+def _idle(own: IdleTable, inherited: IdleTable, shipped: IdleTerms) -> IdleTerms:
+    return IdleTerms(
+        idle_for=_first(own.for_, inherited.for_, shipped.idle_for),
+        gpu_at_most=_first(own.gpu_at_most, inherited.gpu_at_most, shipped.gpu_at_most),
+        held_for=_first(own.held_for, inherited.held_for, shipped.held_for),
+    )
+
+
+def _warn(own: WarnTable, inherited: WarnTable, shipped: Warn) -> Warn:
+    quiet = own.quiet if own.quiet is not None else inherited.quiet
+    return Warn(
+        wait=_first(own.for_, inherited.for_, shipped.wait),
+        quiet=None if isinstance(quiet, str) else quiet,
+        via=tuple(_first(own.via, inherited.via, list(shipped.via))),
+    )
+
+
+def _busy(own: BusyTable, inherited: BusyTable, shipped: BusyTerms) -> BusyTerms:
+    return BusyTerms(
+        cpu=_first(own.cpu, inherited.cpu, shipped.cpu),
+        disk_mib_s=_first(own.disk_mib_s, inherited.disk_mib_s, shipped.disk_mib_s),
+        net_mib_s=_first(own.net_mib_s, inherited.net_mib_s, shipped.net_mib_s),
+    )
+
+
+def _aws(document: Document) -> AwsCloud | None:
+    """No [clouds] at all is AWS with whatever credentials are there."""
+    table = AwsTable() if document.clouds is None else document.clouds.aws
+    if table is None:
+        return None
+    return AwsCloud(
+        regions=tuple(sorted(table.regions or ())),
+        endpoint=table.endpoint,
+        account=table.accounts[0] if table.accounts else None,
+    )
+
+
+def _scope(table: ScopeTable | None) -> Scope:
+    if table is None:
+        return Scope()
+    return Scope(
+        what=selector(table),
+        verbs=tuple(sorted(table.verbs or ())),
+        claim=None if table.claim is None else Claim(*table.claim),
+        given=True,
+    )
+
+
+def _budgets(table: BudgetTable | None) -> Budgets:
+    """A table that is not written is the shipped one; a key not written in a table that is, is unlimited."""
+    shipped = Budgets()
+    if table is None:
+        return shipped
+    breaker = shipped.breaker
+    if isinstance(table.breaker, BreakerTable):
+        usual = BreakerTerms()
+        breaker = BreakerTerms(
+            share=_first(table.breaker.turned_idle, usual.share),
+            within=_first(table.breaker.within, usual.within),
+            at_least=_first(table.breaker.at_least, usual.at_least),
+        )
+    elif table.breaker is not None:
+        breaker = None
+    return Budgets(
+        stops=shipped.stops if table.stops is None else _counts(table.stops),
+        starts=shipped.starts if table.starts is None else _counts(table.starts),
+        breaker=breaker,
+    )
+
+
+def _counts(table: CountTable) -> CountBudget:
+    unlimited = CountBudget()
+    return CountBudget(
+        per_minute=table.per_minute,
+        per_hour=table.per_hour,
+        per_day=table.per_day,
+        per_cycle=table.per_cycle,
+        usd_per_hour=table.usd_per_hour,
+        share_per_hour=table.share_per_hour,
+        at_least=_first(table.at_least, unlimited.at_least),
+        zone=_first(table.zone, unlimited.zone),
+    )

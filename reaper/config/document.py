@@ -1,0 +1,326 @@
+"""
+The document, typed: every table and key that this version knows, and nothing else.
+
+The only module of the configuration that imports pydantic, and it is imported when a file
+is read. The note under each key is its description in the JSON Schema. None: not written.
+"""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, PlainValidator, Tag, WithJsonSchema
+
+from reaper.config import values
+from reaper.model.schedule import DailyHours
+
+TEXT = {"type": "string", "minLength": 1}
+
+
+def _unique(items: list[str]) -> list[str]:
+    for place, item in enumerate(items):
+        if item in items[:place]:
+            raise values.Unreadable(f"{values.shown(item)} is written twice", "write it once")
+    return items
+
+
+Duration = Annotated[
+    timedelta, PlainValidator(values.duration), WithJsonSchema({"type": "string", "pattern": values.DURATION_PATTERN, "examples": ["2h"]})
+]
+_SHARE_SCHEMA = {
+    "anyOf": [
+        {"type": "string", "pattern": values.SHARE_PATTERN, "examples": ["5%"]},
+        {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    ]
+}
+Share = Annotated[float, PlainValidator(values.share), WithJsonSchema(_SHARE_SCHEMA)]
+ShareAboveZero = Annotated[float, PlainValidator(values.share_above_zero), WithJsonSchema(_SHARE_SCHEMA)]
+ShareBelowAll = Annotated[float, PlainValidator(values.share_below_all), WithJsonSchema(_SHARE_SCHEMA)]
+Count = Annotated[int, PlainValidator(values.count(0)), WithJsonSchema({"type": "integer", "minimum": 0})]
+CountFromOne = Annotated[int, PlainValidator(values.count(1)), WithJsonSchema({"type": "integer", "minimum": 1})]
+Amount = Annotated[float, PlainValidator(values.amount), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})]
+Text = Annotated[str, PlainValidator(values.text), WithJsonSchema(TEXT)]
+Name = Annotated[str, PlainValidator(values.name), WithJsonSchema({"type": "string", "pattern": values.NAME_PATTERN})]
+Zone = Annotated[str, PlainValidator(values.zone), WithJsonSchema({**TEXT, "examples": ["Europe/Berlin"]})]
+Quiet = Annotated[
+    DailyHours | Literal["ignore"],
+    PlainValidator(values.quiet),
+    WithJsonSchema({**TEXT, "examples": ["20:00-08:00 Europe/Berlin", "ignore"]}),
+]
+Until = Annotated[
+    datetime, PlainValidator(values.until), WithJsonSchema({**TEXT, "examples": ["2027-01-15", "2027-01-15T18:00:00+01:00"]})
+]
+TypeName = Annotated[str, PlainValidator(values.instance_type), WithJsonSchema({**TEXT, "examples": ["p5.48xlarge"]})]
+TagKey = Annotated[str, PlainValidator(values.tag_key), WithJsonSchema(TEXT)]
+_TagValue = Annotated[str, PlainValidator(values.tag_value), WithJsonSchema(TEXT)]
+_Id = Annotated[str, PlainValidator(values.instance_id), WithJsonSchema({**TEXT, "examples": ["i-0a1b2c3d4e5f60718"]})]
+_Account = Annotated[str, PlainValidator(values.account), WithJsonSchema({"type": "string", "pattern": "^[0-9]{12}$"})]
+_Region = Annotated[str, PlainValidator(values.region), WithJsonSchema({**TEXT, "examples": ["us-east-1"]})]
+_GangRule = Annotated[str, PlainValidator(values.gang_rule), WithJsonSchema({**TEXT, "examples": ["tag:job", "placement-group"]})]
+_OwnerRule = Annotated[str, PlainValidator(values.owner_rule), WithJsonSchema({**TEXT, "examples": ["tag:owner"]})]
+_Path = Annotated[str, PlainValidator(values.scratch_path), WithJsonSchema({"type": "string", "pattern": "^/"})]
+_NOT_YET = {word: f"the verb {word} is" for word in ("snapshot", "delete", "terminate")}
+_Verb = Annotated[str, PlainValidator(values.choice("stop", "start", later=_NOT_YET)), WithJsonSchema({"enum": ["stop", "start"]})]
+_LATER_ACTIONS = {
+    word: f"the action {word} is"
+    for word in ("hibernate", "suspend", "snapshot", "stop-and-snapshot", "snapshot-and-delete", "scale-to-zero", "terminate", "delete")
+}
+
+Tags = Annotated[
+    dict[TagKey, Annotated[list[_TagValue], Field(min_length=1), AfterValidator(_unique)]], Field(min_length=1)
+]
+Types = Annotated[list[TypeName], Field(min_length=1), AfterValidator(_unique)]
+Ids = Annotated[list[_Id], Field(min_length=1), AfterValidator(_unique)]
+ModeWord = Annotated[str, PlainValidator(values.choice("observe", "enforce")), WithJsonSchema({"enum": ["observe", "enforce"]})]
+OnlyReport = Annotated[str, PlainValidator(values.choice("report")), WithJsonSchema({"enum": ["report"]})]
+
+
+class Table(BaseModel):
+    """A table refuses every key it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
+
+
+class SelectorTable(Table):
+    """Which machines. Every table and list that is written must match; a list matches when one of its values does."""
+
+    tags: Tags | None = None
+    """Tag key to the values that match. The case of both counts."""
+    types: Types | None = None
+    """Instance types, whole."""
+    ids: Ids | None = None
+    """Resource ids or native instance ids."""
+
+
+class AwsTable(Table):
+    """One AWS account, with the credentials that the process finds."""
+
+    regions: Annotated[list[_Region], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """Regions to list. Not written: those the account has switched on."""
+    accounts: Annotated[list[_Account], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """The account to watch, at most one in this version. Not written: the one the credentials belong to."""
+    endpoint: Annotated[str, PlainValidator(values.endpoint), WithJsonSchema({**TEXT, "format": "uri"})] | None = None
+    """Sends every AWS call to this address; for tests and the demo."""
+
+
+class CloudsTable(Table):
+    aws: AwsTable | None = None
+    """Amazon Web Services."""
+
+
+class GangTable(Table):
+    same: Annotated[list[_GangRule], Field(min_length=1), AfterValidator(_unique)]
+    """What machines of one job share: "tag:KEY" or "placement-group". One busy member holds all."""
+
+
+class ScopeTable(SelectorTable):
+    """Eligible: what may be considered at all. Enforcing needs one with tags, types or ids, and the verb stop."""
+
+    verbs: Annotated[list[_Verb], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """What may be done. A verb not listed has no object that can do it."""
+    claim: Annotated[tuple[str, str], PlainValidator(values.claim), WithJsonSchema({**TEXT, "pattern": "^[^=]+=[^=]+$"})] | None = None
+    """The tag "key=value" that lets this reaper act, where two share an account. The operator sets it."""
+
+
+class ProtectTable(SelectorTable):
+    """Protected: what may never be touched. Must select something and say why."""
+
+    reason: Text
+    """Why, for whoever reads the plan."""
+    until: Until | None = None
+    """When it ends: a date (that whole day still counts, everywhere on earth) or a time with its offset. Not written: never."""
+
+
+class CountTable(Table):
+    """Limits of one verb. A key that is not written is unlimited, once this table is; the strictest wins."""
+
+    per_minute: Count | None = None
+    """Actions in any minute."""
+    per_hour: Count | None = None
+    """Actions in an hour of the zone."""
+    per_day: Count | None = None
+    """Actions on a day of the zone."""
+    per_cycle: Count | None = None
+    """Actions in one cycle."""
+    usd_per_hour: Amount | None = None
+    """Dollars an hour of machines taken down within an hour."""
+    share_per_hour: Share | None = None
+    """Share of the running machines in scope, per hour."""
+    at_least: CountFromOne | None = None
+    """What share_per_hour never goes below. Default 1, so that small fleets work at all."""
+    zone: Zone | None = None
+    """Where hours and days begin. Default UTC."""
+
+
+class BreakerTable(Table):
+    """Holds everything that turned idle at once: that is rather a broken meter than an idle fleet."""
+
+    turned_idle: ShareAboveZero | None = None
+    """Share of the fleet. Default 25 %."""
+    within: Duration | None = None
+    """Default 15 minutes."""
+    at_least: CountFromOne | None = None
+    """Machines. Default 3."""
+
+
+def _breaker_kind(value: object) -> str:
+    return "<table>" if isinstance(value, dict | BreakerTable) else "<off>"
+
+
+Off = Annotated[Literal["off"], PlainValidator(values.choice("off")), WithJsonSchema({"enum": ["off"]})]
+Breaker = Annotated[Annotated[BreakerTable, Tag("<table>")] | Annotated[Off, Tag("<off>")], Discriminator(_breaker_kind)]
+
+
+class BudgetTable(Table):
+    stops: CountTable | None = None
+    """Default: 4 an hour, 20 a day, 5 % of the fleet an hour."""
+    starts: CountTable | None = None
+    """Default: 5 a minute."""
+    breaker: Breaker | None = None
+    """The fleet breaker. Switching it off must be written out: "off"."""
+
+
+class IdleTable(Table):
+    for_: Duration | None = Field(default=None, alias="for")
+    """How long a machine must have been idle. Default 2 hours; at least 5 minutes."""
+    gpu_at_most: ShareBelowAll | None = None
+    """Every GPU's peak at or below this is idle. Default 5 %."""
+    held_for: Duration | None = None
+    """The longer term of a machine whose GPU memory is taken while nothing runs. Default 10 hours."""
+
+
+class WarnTable(Table):
+    for_: Duration | None = Field(default=None, alias="for")
+    """How long people have after a channel accepted the warning. Default 1 hour; at least 5 minutes."""
+    quiet: Quiet | None = None
+    """Hours that do not count, as "20:00-08:00 Europe/Berlin". Default none; "ignore" lifts inherited ones."""
+    via: Annotated[list[Name], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """Channels: "log" or names of [channels]. Default the log alone."""
+
+
+class BusyTable(Table):
+    """Sustained over a report window, at or above one of these is work."""
+
+    cpu: ShareAboveZero | None = None
+    """Share of all cores. Default 20 %."""
+    disk_mib_s: Amount | None = None
+    """MiB a second read and written. Default 5."""
+    net_mib_s: Amount | None = None
+    """MiB a second received and sent. Default 5."""
+
+
+class SnoozeTable(Table):
+    up_to: Duration | None = None
+    """The longest snooze a person may ask for. Default 5 days."""
+
+
+class ScarceTable(Table):
+    """Types you may not get back after a stop."""
+
+    types: Types
+    """Instance types, whole."""
+    action: OnlyReport
+    """Only "report" in this version."""
+
+
+class TermsTable(Table):
+    """The terms that [defaults] and each policy can write. A policy inherits key by key, also inside idle, warn and busy."""
+
+    action: Annotated[
+        str, PlainValidator(values.choice("stop", "report", later=_LATER_ACTIONS)), WithJsonSchema({"enum": ["stop", "report"]})
+    ] | None = None
+    """What is done with an idle machine. Default "stop"."""
+    idle: IdleTable | None = None
+    """When a machine counts as idle."""
+    warn: WarnTable | None = None
+    """How people are told before anything happens."""
+    busy: BusyTable | None = None
+    """What counts as work beside the GPU."""
+    min_age: Duration | None = None
+    """A younger machine is left alone. Default 30 minutes; at least 5."""
+    starved_above: ShareAboveZero | None = None
+    """A job that waits for data for more than this share of the time is a slow job. Default 30 %."""
+    orchestrator: Annotated[str, PlainValidator(values.choice("hold", "ignore")), WithJsonSchema({"enum": ["hold", "ignore"]})] | None = None
+    """A living slurmd, kubelet, raylet or nomad on the host. Default "hold"."""
+    unknown_phase: OnlyReport | None = None
+    """A tag value that no policy names never acts."""
+    no_agent: Annotated[
+        str,
+        PlainValidator(values.choice("report", later={"warn-and-stop": "stopping machines that never had an agent is"})),
+        WithJsonSchema({"enum": ["report"]}),
+    ] | None = None
+    """A machine that never had an agent. Only "report" in this version."""
+    local_nvme: Annotated[
+        str, PlainValidator(values.choice("hold", "if-empty", "discard")), WithJsonSchema({"enum": ["hold", "if-empty", "discard"]})
+    ] | None = None
+    """Disks that a stop wipes. Default "hold"; this version honours every word as hold."""
+    local_scratch: Annotated[list[_Path], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """Folders on such disks whose content may go."""
+    snooze: SnoozeTable | None = None
+    """What people may ask for."""
+    owner: Annotated[list[_OwnerRule], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """Where the owner's name stands, in order. Default "tag:owner"."""
+    scarce: ScarceTable | None = None
+    """Machines that are only reported, because the cloud may not give them back."""
+
+
+class DefaultsTable(TermsTable):
+    """Inherited by every policy."""
+
+
+class PolicyTable(TermsTable):
+    """One life of a machine. Exactly one policy matches a machine; two hold it, none only reports it."""
+
+    when: SelectorTable | None = None
+    """Which machines. Not written: all, and then no other policy may stand beside it."""
+    mode: ModeWord | None = None
+    """Default "observe". Enforcing takes the same word at the top of the document."""
+
+
+class ChannelTable(Table):
+    """Exactly one of the three. The address is a secret and is never shown."""
+
+    webhook: Annotated[str, PlainValidator(values.webhook), WithJsonSchema({"type": "string", "pattern": "^https?://"})] | None = None
+    """Where warnings are POSTed as JSON."""
+    webhook_file: Annotated[str, PlainValidator(values.secret_file), WithJsonSchema({"type": "string", "pattern": "^/"})] | None = None
+    """A file that holds the address."""
+    webhook_env: Annotated[
+        str, PlainValidator(values.secret_env), WithJsonSchema({"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"})
+    ] | None = None
+    """An environment variable that holds the address."""
+
+
+def _version(value: object) -> int:
+    if value != 1 or not isinstance(value, int) or isinstance(value, bool):
+        raise values.Unreadable(f"{values.shown(value)} is not a schema that this version knows", "write schema = 1")
+    return 1
+
+
+class Document(Table):
+    """The configuration of Idle Reaper: one TOML or JSON file, or a folder of them."""
+
+    version: Annotated[int, PlainValidator(_version), WithJsonSchema({"const": 1})] = Field(alias="schema")
+    """Which edition of the vocabulary this document is written in."""
+    name: Name | None = None
+    """Who claims a machine when two reapers share an account. Enforcing needs one."""
+    mode: ModeWord | None = None
+    """The ceiling. Default "observe"; a policy must also say "enforce"."""
+    cycle: Duration | None = None
+    """How often everything is looked at. Default 1 minute; 5 seconds to 10 minutes."""
+    clouds: CloudsTable | None = None
+    """Where machines are. Not written: AWS with the credentials that the process finds."""
+    gang: GangTable | None = None
+    """Machines of one job: all idle, or none is."""
+    scope: ScopeTable | None = None
+    """What may be considered at all."""
+    protect: dict[Name, ProtectTable] = Field(default_factory=dict)
+    """What may never be touched."""
+    budget: BudgetTable | None = None
+    """How much may happen."""
+    defaults: DefaultsTable | None = None
+    """Terms that every policy inherits."""
+    policy: dict[Name, PolicyTable] = Field(default_factory=dict)
+    """The lives of machines."""
+    channels: dict[Name, ChannelTable] = Field(default_factory=dict)
+    """Where warnings go, beside the log."""
+    prices: dict[TypeName, Amount] = Field(default_factory=dict)
+    """Dollars an hour by instance type, where your price is another than the list's."""

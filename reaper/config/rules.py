@@ -1,0 +1,214 @@
+"""
+What each table may say alone and all of them may not say together.
+
+Every rule names the paths it read, so that one slip of the keyboard is told once and not once for every rule it upsets.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from itertools import combinations
+from pathlib import Path as File
+
+from reaper.config import convert, values
+from reaper.config.document import ChannelTable, CountTable, DefaultsTable, Document, SelectorTable, TermsTable
+from reaper.config.problems import Path, Problem
+from reaper.model.policy import WebhookChannel
+
+SHORTEST = timedelta(minutes=5)
+"""Reports come once a minute and people read slower; a shorter term is for clouds on loopback only."""
+
+CYCLES = (timedelta(seconds=5), timedelta(minutes=10))
+"""More than 10 minutes without a cycle would warn everybody anew."""
+
+SHORTEST_CYCLE_ON_LOOPBACK = timedelta(seconds=1)
+
+LOG = "log"
+"""The channel that always exists."""
+
+
+def on_loopback(document: Document) -> bool:
+    """Whether every cloud is a local one. A cloud that is not written is the real one."""
+    aws = None if document.clouds is None else document.clouds.aws
+    return aws is not None and aws.endpoint is not None and values.loopback(aws.endpoint)
+
+
+def check(document: Document) -> list[Problem]:
+    """Every problem that no single value shows."""
+    return [
+        *_clouds(document),
+        *_cycle(document),
+        *_selections(document),
+        *_budgets(document),
+        *_short_terms(document),
+        *_held(document),
+        *_channel_names(document),
+        *_two_policies(document),
+        *_enforcing(document),
+    ]
+
+
+def _clouds(document: Document) -> Iterator[Problem]:
+    if document.clouds is not None and document.clouds.aws is None:
+        yield Problem(("clouds",), "names no cloud", "add [clouds.aws], or leave [clouds] out for AWS with the credentials at hand", (("clouds",),))
+    accounts = document.clouds and document.clouds.aws and document.clouds.aws.accounts
+    if accounts and len(accounts) > 1:
+        yield Problem(("clouds", "aws", "accounts"), "more than one account is not available in this version", "write one, and run one reaper per account")
+
+
+def _cycle(document: Document) -> Iterator[Problem]:
+    if document.cycle is None:
+        return
+    local = on_loopback(document)
+    shortest = SHORTEST_CYCLE_ON_LOOPBACK if local else CYCLES[0]
+    if not shortest <= document.cycle <= CYCLES[1]:
+        words = f"write {values.written(shortest)} to {values.written(CYCLES[1])}"
+        yield Problem(("cycle",), f"{values.written(document.cycle)} is out of range", words, (("clouds",),))
+
+
+def _selections(document: Document) -> Iterator[Problem]:
+    for name, table in document.protect.items():
+        if _selects_nothing(table):
+            path: Path = ("protect", name)
+            yield Problem(path, "protects nothing", "write ids, tags or types", (path,))
+    for name, policy in document.policy.items():
+        if policy.when is not None and _selects_nothing(policy.when):
+            path = ("policy", name, "when")
+            yield Problem(path, "selects nothing", "write tags, types or ids, or leave when out for every machine", (path,))
+
+
+def _selects_nothing(table: SelectorTable) -> bool:
+    return table.tags is None and table.types is None and table.ids is None
+
+
+def _budgets(document: Document) -> Iterator[Problem]:
+    if document.budget is None:
+        return
+    for verb, table in (("stops", document.budget.stops), ("starts", document.budget.starts)):
+        if table is None:
+            continue
+        path: Path = ("budget", verb)
+        if not _limits(table):
+            yield Problem(path, "limits nothing", "write a limit, as per_hour = 4, or leave the table out for the shipped ones", (path,))
+        elif table.at_least is not None and table.share_per_hour is None:
+            yield Problem((*path, "at_least"), "means nothing without share_per_hour", "write share_per_hour, or remove it", (path,))
+
+
+def _limits(table: CountTable) -> bool:
+    written = (table.per_minute, table.per_hour, table.per_day, table.per_cycle, table.usd_per_hour, table.share_per_hour)
+    return any(limit is not None for limit in written)
+
+
+def _terms(document: Document) -> Iterator[tuple[Path, TermsTable]]:
+    if document.defaults is not None:
+        yield ("defaults",), document.defaults
+    for name, policy in document.policy.items():
+        yield ("policy", name), policy
+
+
+def _short_terms(document: Document) -> Iterator[Problem]:
+    if on_loopback(document):
+        return
+    for path, terms in _terms(document):
+        spans: list[tuple[Path, timedelta | None]] = [(("min_age",), terms.min_age)]
+        if terms.idle is not None:
+            spans += [(("idle", "for"), terms.idle.for_), (("idle", "held_for"), terms.idle.held_for)]
+        if terms.warn is not None:
+            spans.append((("warn", "for"), terms.warn.for_))
+        for below, span in spans:
+            if span is not None and span < SHORTEST:
+                what = f"{values.written(span)} is shorter than {values.written(SHORTEST)}"
+                yield Problem((*path, *below), what, "write a longer term; shorter ones are for clouds on loopback", (("clouds",),))
+
+
+def _held(document: Document) -> Iterator[Problem]:
+    """On effective terms, so that a long ``for`` over the shipped ``held_for`` is noticed too."""
+    defaults = document.defaults or DefaultsTable()
+    for name, table in document.policy.items():
+        idle = convert.policy(name, table, defaults).idle
+        if idle.held_for < idle.idle_for:
+            path: Path = ("policy", name, "idle")
+            what = f"held_for is {values.written(idle.held_for)} and shorter than for, {values.written(idle.idle_for)}"
+            remedy = "write a held_for at least as long: memory that is still taken is a reason to wait longer"
+            yield Problem(path, what, remedy, (path, ("defaults", "idle")))
+
+
+def _channel_names(document: Document) -> Iterator[Problem]:
+    if LOG in document.channels:
+        yield Problem(("channels", LOG), "is the name of the built-in channel", "choose another name")
+    for path, terms in _terms(document):
+        for place, word in enumerate((terms.warn and terms.warn.via) or ()):
+            if word != LOG and word not in document.channels:
+                known = ", ".join((LOG, *sorted(document.channels)))
+                remedy = f"write one of {known}, or add [channels.{word}]"
+                yield Problem((*path, "warn", "via", place), f"{values.shown(word)} is not a channel", remedy, (("channels",),))
+
+
+def _two_policies(document: Document) -> Iterator[Problem]:
+    names = sorted(document.policy)
+    selectors = {name: convert.selector(document.policy[name].when) for name in names}
+    for one, other in combinations(names, 2):
+        concerns: tuple[Path, ...] = (("policy", one, "when"), ("policy", other, "when"))
+        if not selectors[one].empty and selectors[one] == selectors[other]:
+            what = f"selects the same machines as policy.{one}, and two policies hold a machine"
+            yield Problem(("policy", other, "when"), what, "make them differ or remove one", concerns)
+    if len(names) > 1:
+        for name in names:
+            if document.policy[name].when is None:
+                rest = ", ".join(other for other in names if other != name)
+                what = f"has no when and so also matches the machines of {rest}; two policies hold a machine"
+                yield Problem(("policy", name), what, "add when", (("policy", name, "when"),))
+
+
+def _enforcing(document: Document) -> Iterator[Problem]:
+    """Nothing acts without a positive scope, a name, and a verb that was written."""
+    acting = sorted(name for name, policy in document.policy.items() if policy.mode == "enforce")
+    if document.mode != "enforce" or not acting:
+        return
+    because = f"policy.{acting[0]} enforces"
+    if document.name is None:
+        yield Problem(("name",), f"is missing, and {because}", 'add name = "ml-platform" at the top', (("name",),))
+    scope = document.scope
+    if scope is None:
+        yield Problem(("scope",), f"is missing, and {because}", 'add [scope] with tags, types or ids, and verbs = ["stop"]', (("scope",),))
+        return
+    if _selects_nothing(scope):
+        yield Problem(("scope",), f"selects nothing by name, and {because}", "add tags, types or ids", (("scope",),))
+    if "stop" not in (scope.verbs or ()):
+        yield Problem(("scope", "verbs"), f"does not list stop, and {because}", 'write verbs = ["stop"]', (("scope",),))
+
+
+def channels(
+    tables: Mapping[str, ChannelTable], environ: Mapping[str, str] = os.environ
+) -> tuple[dict[str, WebhookChannel], list[Problem]]:
+    """The channels with their secrets, and what is wrong with the rest. No problem holds a secret."""
+    found: dict[str, WebhookChannel] = {}
+    problems: list[Problem] = []
+    for name, table in sorted(tables.items()):
+        path: Path = ("channels", name)
+        written = [key for key in ("webhook", "webhook_file", "webhook_env") if getattr(table, key) is not None]
+        if len(written) != 1:
+            what = f"has {' and '.join(written)}" if written else "has no address"
+            problems.append(Problem(path, what, "write exactly one of webhook, webhook_file and webhook_env", (path,)))
+            continue
+        try:
+            found[name] = WebhookChannel(_address(table, environ))
+        except values.Unreadable as wrong:
+            problems.append(Problem((*path, written[0]), wrong.what, wrong.remedy, (path,)))
+    return found, problems
+
+
+def _address(table: ChannelTable, environ: Mapping[str, str]) -> str:
+    if table.webhook is not None:
+        return table.webhook
+    if table.webhook_env is not None:
+        content = environ.get(table.webhook_env, "").strip()
+        if not content:
+            raise values.Unreadable(f"the environment variable {table.webhook_env} is not set or empty", "set it to the address")
+        return values.webhook(content)
+    try:
+        content = File(str(table.webhook_file)).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise values.Unreadable(f"the file {table.webhook_file} cannot be read ({reason})", "write the address into it") from None
+    return values.webhook(content)

@@ -1,0 +1,99 @@
+"""All that a decision about one machine may look at, gathered beforehand. Nothing here is fetched, computed late or mutable."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from reaper.model.kinds.instance import Instance, Protections
+from reaper.model.policy import Policy
+from reaper.model.resource import ResourceId
+from reaper.model.signal import Observation, Quiet, State
+from reaper.model.snooze import Snooze
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Another machine of the same job. ``quiet_since``: None when it is not quiet or that is not known."""
+
+    id: ResourceId
+    name: str
+    state: State
+    quiet_since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shield:
+    """One thing that protects the machine until ``until`` (None: for ever)."""
+
+    name: str
+    reason: str
+    until: datetime | None = None
+
+    def holds(self, now: datetime) -> bool:
+        return self.until is None or now < self.until
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """
+    ``listed_at``: when the place last answered; ``place_failed``: why its newest listing failed.
+    ``stale_after``: how old a listing may be. ``running_since``: the start the cloud shows, else our own first sight.
+    ``ineligible``: why it may not be considered at all. ``claimed_by``: another reaper's claim, or an unreadable one.
+    ``quiet``: the idle clock's answer under the policy's limits; None: no verified window. ``newest``: the newest window
+    of any voice. ``agent_seen``: there was a report once. ``distrust``: why the voice is not believed.
+    ``members``: the gang's other members that count; ``gang_incomplete``: why members may be missing.
+    ``back_off_until``: when the next try may be made after one that failed.
+    ``protections``: the costly read; None: not read yet, which holds.
+    """
+
+    instance: Instance
+    listed_at: datetime
+    stale_after: timedelta
+    policies: tuple[Policy, ...] = ()
+    place_failed: str | None = None
+    running_since: datetime | None = None
+    ineligible: str | None = None
+    shields: tuple[Shield, ...] = ()
+    claimed_by: str | None = None
+    quiet: Quiet | None = None
+    newest: Observation | None = None
+    agent_seen: bool = False
+    distrust: str | None = None
+    snoozes: tuple[Snooze, ...] = ()
+    gang: str | None = None
+    members: tuple[Member, ...] = ()
+    gang_incomplete: str | None = None
+    attempt_open: bool = False
+    back_off_until: datetime | None = None
+    back_off_because: str | None = None
+    protections: Protections | None = None
+
+    @property
+    def policy(self) -> Policy | None:
+        """The terms that apply. Of several the first, for showing only: two policies hold whatever they nominate."""
+        return self.policies[0] if self.policies else None
+
+    @property
+    def gpus(self) -> int | None:
+        """How many GPUs the machine should have: by the inventory, else as its agent remembers. None: not known."""
+        if self.instance.gpus is not None:
+            return self.instance.gpus
+        return self.newest.expected_gpus if self.newest is not None else None
+
+    @property
+    def span(self) -> timedelta | None:
+        """The span that the nominating term has to cover: ``idle_for`` when nothing was held in it, else ``held_for``."""
+        if self.policy is None or self.quiet is None:
+            return None
+        terms = self.policy.idle
+        return terms.idle_for if self.quiet.unheld_for >= terms.idle_for else terms.held_for
+
+
+HOLE_PERIODS = 3
+
+
+def silent_for(facts: Facts, now: datetime) -> timedelta | None:
+    """How long ago the newest verified window ended, when that is over three report periods; None: fresh."""
+    if facts.quiet is None:
+        return None
+    age = now - facts.quiet.until
+    return age if age > HOLE_PERIODS * facts.quiet.period else None

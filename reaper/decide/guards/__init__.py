@@ -1,0 +1,55 @@
+"""
+Rules that object: PROTECT (never) or HOLD (not now). Every one binds every action that takes a machine or its data away,
+whatever cause nominated it. A new one is one file and one line here.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from reaper.decide.facts import Facts
+from reaper.decide.guards import (
+    blind,
+    claimed,
+    eligible,
+    gang,
+    in_use,
+    lifecycle_kind,
+    local_data,
+    orchestrator,
+    owned,
+    policies,
+    protected,
+    scarce,
+    snoozed,
+    starved,
+    stop_protected,
+    transition,
+    young,
+)  # fmt: skip
+from reaper.model.decision import Finding
+
+Rule = Callable[[Facts, datetime], Finding | None]
+
+GUARDS: tuple[tuple[str, Rule], ...] = (
+    # not ours to touch
+    (eligible.NAME, eligible.ineligible),
+    (claimed.NAME, claimed.claimed_by_another),
+    (protected.NAME, protected.protected),
+    (policies.NAME, policies.two_policies),
+    # somebody works
+    (starved.NAME, starved.starved),
+    (in_use.NAME, in_use.in_use),
+    (gang.NAME, gang.gang),
+    (orchestrator.NAME, orchestrator.orchestrator),
+    (snoozed.NAME, snoozed.snoozed),
+    # not known well enough
+    (blind.NAME, blind.blind),
+    (transition.NAME, transition.in_transition),
+    (young.NAME, young.too_young),
+    # what a stop would break
+    (owned.NAME, owned.managed_member),
+    (local_data.NAME, local_data.local_data),
+    (lifecycle_kind.NAME, lifecycle_kind.spot),
+    (scarce.NAME, scarce.scarce),
+    (stop_protected.NAME, stop_protected.stop_protected),
+)

@@ -1,0 +1,19 @@
+"""Hold what is not plain on-demand: a one-time spot machine cannot be stopped, and stopping prepaid capacity saves nothing."""
+
+from datetime import datetime
+
+from reaper.decide.facts import Facts
+from reaper.decide.findings import hold
+from reaper.model.decision import Finding
+from reaper.model.kinds.instance import Lifecycle
+
+NAME = "spot"
+
+
+def spot(facts: Facts, now: datetime) -> Finding | None:
+    lifecycle = facts.instance.lifecycle
+    if lifecycle is Lifecycle.ON_DEMAND:
+        return None
+    if lifecycle is None:
+        return hold(NAME, "how it is paid for is not known", change="a listing that says so")
+    return hold(NAME, f"lifecycle {lifecycle}: a stop may be refused, lose it, or save nothing")

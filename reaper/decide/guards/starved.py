@@ -1,0 +1,31 @@
+"""
+Hold a host whose jobs are waiting for data.
+
+Low GPU use with a busy loader is a slow job, not an idle machine. The idle clock counts
+such a window as busy; this is the second line, and it holds where the figure is missing.
+"""
+
+from datetime import datetime
+
+from reaper.decide.facts import Facts
+from reaper.decide.findings import hold
+from reaper.model.decision import Finding
+
+NAME = "starved"
+
+
+def starved(facts: Facts, now: datetime) -> Finding | None:
+    """Hold while a process tree waited for at least the policy's ratio (0 to 1) of the newest window, or when that cannot be read."""
+    policy, newest = facts.policy, facts.newest
+    if policy is None or newest is None:
+        return None  # without a report `blind` holds
+    age = now - newest.ended_at
+    owned = any(gpu.processes is None or gpu.processes > 0 for gpu in newest.gpus)
+    if owned and not newest.loaders:
+        return hold(NAME, "a process may hold a GPU and its data wait is not readable", age=age, change="rights to read /proc/PID/io")
+    for tree in newest.loaders or ():
+        if tree.wait is None:
+            return hold(NAME, f"data wait of {tree.id} not readable", age=age, change="rights to read /proc/PID/io")
+        if tree.wait >= policy.starved_above:
+            return hold(NAME, f"{tree.id} waited for data {tree.wait:.0%} of the window", value=f"{tree.wait:.0%}", limit=f"{policy.starved_above:.0%}", age=age)
+    return None

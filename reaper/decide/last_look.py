@@ -1,0 +1,36 @@
+"""
+The last look: once due, one more report, of a window that began after that, has to say IDLE.
+
+Whatever began between the warning and the stop is seen here or not at all.
+"""
+
+from datetime import datetime
+
+from reaper.decide.correlate import busy_sign
+from reaper.decide.facts import Facts
+from reaper.model.mark import Mark, Stage
+
+HOOK_OK = "ok"
+
+
+def last_look(mark: Mark, facts: Facts, now: datetime, *, observe: bool = False) -> str | None:
+    """
+    Why it may not act yet; None when the newest window is the last look.
+
+    ``observe``: nobody is told and nothing is stopped, so any idle window begun after due will do, however old.
+    """
+    if mark.stage is not Stage.DUE or mark.due_at is None:
+        return "its wait is not served"
+    seen, quiet, policy = facts.newest, facts.quiet, facts.policy
+    if seen is None or quiet is None or policy is None or not seen.verified:
+        return "no verified report"
+    if seen.started_at < mark.due_at:
+        return f"waiting for a report whose window began after {mark.due_at:%H:%M:%S %Z}"
+    sign = busy_sign(facts, seen)
+    if sign is not None or quiet.since > seen.started_at:
+        return f"the newest report shows work: {sign or 'not quiet for the whole window'}"
+    if not observe and now - seen.ended_at > quiet.period:
+        return f"the newest report ended {(now - seen.ended_at).total_seconds():.0f} s ago, over one report period"
+    if seen.hook_installed and seen.hook_outcome != HOOK_OK and now - mark.due_at < policy.hook_veto_up_to:
+        return f"its pre-stop hook said {seen.hook_outcome or 'nothing'}"
+    return None

@@ -1,0 +1,144 @@
+"""From decisions and marks to a plan: what is admitted, what is withheld, and by what. Withholding never touches a mark."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from reaper.decide import budget as budgets
+from reaper.decide.breaker import Jump
+from reaper.model.decision import Action, Decision, Verdict
+from reaper.model.kinds.instance import Instance
+from reaper.model.mark import Mark, Stage
+from reaper.model.plan import Debit, Plan, PlannedAction, Withheld
+from reaper.model.policy import Configuration, Mode, Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One resource with its decision. ``look``: why the last look is not taken yet; None: taken. ``usd``: None not known."""
+
+    instance: Instance
+    decision: Decision
+    policy: Policy | None = None
+    mark: Mark | None = None
+    gang: str | None = None
+    look: str | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self.decision.verdict is Verdict.ACT and self.mark is not None and self.mark.stage is Stage.DUE and self.look is None
+
+
+def verb_of(action: Action) -> str:
+    """The verb of [scope] an action needs."""
+    return {Action.STOP: "stop", Action.START: "start"}.get(action, action.value)
+
+
+def make(
+    id: str,
+    now: datetime,
+    configuration: Configuration,
+    candidates: Sequence[Candidate],
+    debits: Sequence[Debit],
+    running: int,
+    jumps: Sequence[Jump] = (),
+    stopped_by: str | None = None,
+) -> Plan:
+    """
+    The plan of one cycle. ``running``: running machines in scope; ``stopped_by``: why nothing may be taken away now.
+
+    Ready groups (a machine, or all running members of a gang) are admitted in the order in which they became due.
+    """
+    planned: list[PlannedAction] = []
+    withheld: list[Withheld] = []
+    applying = budgets.limits(configuration.budgets.stops, debits, now, running)
+    taken = budgets.Ask(0, 0.0)
+    for group in _groups(candidates):
+        ready = [c for c in group if c.ready]
+        if not ready:
+            continue
+        prices = [budgets.price_of(c.instance.type, configuration.prices) for c in ready]
+        known = [price for price in prices if price is not None]
+        ask = budgets.Ask(len(ready), sum(known) if known else None)
+        by, because = _withhold(group, ready, configuration, jumps, now, stopped_by)
+        if by is None:
+            refusal = budgets.refusal(ask, applying, taken) or budgets.per_cycle(configuration.budgets.stops, ask, taken)
+            by, because = ("budget", refusal) if refusal else (None, "")
+        if by is not None:
+            withheld += [_withheld(c, by, because or "") for c in ready]
+            continue
+        taken = budgets.Ask(taken.count + ask.count, (taken.usd_per_hour or 0.0) + (ask.usd_per_hour or 0.0))
+        planned += [_planned(c, price) for c, price in zip(ready, prices, strict=True)]
+    return Plan(
+        id=id,
+        made_at=now,
+        mode=configuration.mode,
+        configuration_digest=configuration.digest,
+        actions=tuple(planned),
+        withheld=tuple(withheld),
+        notes=_notes(configuration, candidates, jumps, now, stopped_by),
+    )
+
+
+def _groups(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
+    """Gangs together, everything else alone; the earliest due first, then by id so that the order is always the same."""
+    by_key: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        if candidate.instance.state.counts:
+            by_key.setdefault(candidate.gang or str(candidate.instance.id), []).append(candidate)
+
+    def due(group: list[Candidate]) -> tuple[str, str]:
+        moments = [c.mark.due_at.isoformat() for c in group if c.mark is not None and c.mark.due_at is not None]
+        return (min(moments, default="~"), str(min(c.instance.id for c in group)))
+
+    return sorted(by_key.values(), key=due)
+
+
+def _withhold(
+    group: Sequence[Candidate], ready: Sequence[Candidate], configuration: Configuration, jumps: Sequence[Jump], now: datetime, stopped_by: str | None
+) -> tuple[str | None, str]:
+    if stopped_by is not None:
+        return "brake", stopped_by
+    if configuration.mode is not Mode.ENFORCE:
+        return "mode", "mode is observe"
+    for candidate in ready:
+        if candidate.policy is None or candidate.policy.mode is not Mode.ENFORCE:
+            return "mode", f"policy {candidate.policy.name if candidate.policy else '?'} is in observe"
+        verb = verb_of(candidate.decision.action)
+        if not configuration.scope.given or verb not in configuration.scope.verbs:
+            return "scope", f"[scope] verbs do not name {verb}"
+        for open_jump in jumps:
+            if open_jump.blocks(candidate.instance.id, now):
+                return "breaker", open_jump.because
+    waiting = [c for c in group if not c.ready]
+    if waiting:
+        names = ", ".join(f"{c.instance.title} ({c.look or c.decision.because})" for c in waiting[:3])
+        return "gang", f"goes with its job whole, and not all of it is ready: {names}"
+    return None, ""
+
+
+def _planned(candidate: Candidate, price: float | None) -> PlannedAction:
+    decision = candidate.decision
+    return PlannedAction(
+        resource=candidate.instance.id, name=candidate.instance.title, action=decision.action, cause=decision.cause or "",
+        policy=decision.policy or "", because=decision.because, gang=candidate.gang, usd_per_hour=price,
+    )  # fmt: skip
+
+
+def _withheld(candidate: Candidate, by: str, because: str) -> Withheld:
+    decision = candidate.decision
+    return Withheld(
+        resource=candidate.instance.id, name=candidate.instance.title, action=decision.action, cause=decision.cause or "",
+        policy=decision.policy or "", by=by, because=because,
+    )  # fmt: skip
+
+
+def _notes(configuration: Configuration, candidates: Sequence[Candidate], jumps: Sequence[Jump], now: datetime, stopped_by: str | None) -> tuple[str, ...]:
+    notes = [f"breaker open: {j.because}" for j in jumps if now < j.until]
+    if stopped_by is not None:
+        notes.append(f"nothing is taken away: {stopped_by}")
+    if configuration.budgets.stops.usd_per_hour is not None:
+        unpriced = sorted({c.instance.type for c in candidates if budgets.price_of(c.instance.type, configuration.prices) is None})
+        if unpriced:
+            notes.append(f"the dollar budget does not apply to types without a price: {', '.join(unpriced)}")
+    return tuple(notes)

@@ -1,0 +1,45 @@
+"""Whether a machine may be started again: only what we stopped ourselves and nobody touched since."""
+
+from datetime import timedelta
+
+from reaper.model.decision import Action
+from reaper.model.kinds.instance import Instance, InstanceState
+from reaper.model.plan import Attempt, Outcome
+
+OWN_TAG_PREFIX = "idle-reaper:"
+"""Tags we write ourselves; a change of one of them is not somebody's touch."""
+
+
+def refuse_start(attempt: Attempt, current: Instance) -> str | None:
+    """Why ``attempt`` (a stop of ours) must not be undone by a start now; None when it may be."""
+    if attempt.action is not Action.STOP:
+        return f"it was not a stop but {attempt.action}"
+    if attempt.outcome is not Outcome.DONE or attempt.after is None:
+        return "the stop was not carried out"
+    if current.state is not InstanceState.STOPPED:
+        return f"the machine is {current.state}"
+    was = attempt.after
+    if current.type != was.type:
+        return f"its type was changed from {was.type} to {current.type}"
+    if current.volumes != was.volumes:
+        return "its disks were changed"
+    if current.interfaces != was.interfaces:
+        return "its network interfaces were changed"
+    if _foreign(current) != _foreign(was):
+        return "its tags were changed"
+    if _moved(was, current):
+        return "it was started and stopped again by somebody else"
+    return None
+
+
+def _foreign(instance: Instance) -> dict[str, str]:
+    return {key: value for key, value in instance.tags.items() if not key.startswith(OWN_TAG_PREFIX)}
+
+
+def _moved(was: Instance, current: Instance) -> bool:
+    """A different launch, or a transition clearly after ours. Where the cloud tells neither, only the state can speak."""
+    if was.launched_at is not None and current.launched_at is not None and was.launched_at != current.launched_at:
+        return True
+    if was.changed_at is not None and current.changed_at is not None:
+        return abs(current.changed_at - was.changed_at) > timedelta(seconds=2)
+    return False

@@ -1,0 +1,241 @@
+"""
+What the reaper tells a Prometheus server about itself, in a registry of its own.
+
+Label values come from closed sets of the code or the operator's configuration; a machine's id is a label only while it
+is near its reap, and no text that a person wrote is one. What describes the fleet is replaced whole by every cycle,
+so a machine that went away leaves no series behind.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from statistics import median
+from typing import ClassVar
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+NEAR_AT_MOST = 200
+"""Series of machines near their reap in one scrape: the nearest. ``reaper_near_reaps`` counts all of them."""
+
+_REASONS_AT_MOST = 32
+_REASON = re.compile(r"^[a-z][a-z0-9-]{0,39}$")
+
+
+@dataclass(frozen=True, slots=True)
+class NearReap:
+    """A machine that was warned and is not due yet. ``seconds``: of the wait still to be served, at least."""
+
+    resource: str
+    policy: str
+    mode: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSummary:
+    """
+    What one cycle found. Whatever is not known is left out, never 0.
+
+    ``machines``: how many by (activity state, decision verdict), e.g. ("idle", "act"). ``report_ages``: seconds since
+    the newest report, one per machine that has an agent. ``budget_left``: by (action, window), e.g. ("stop", "hour");
+    unlimited ones left out; in the window's own unit (actions, or dollars an hour for "usd"). ``breaker_blocked``:
+    machines that the breaker holds; ``breaker_open``: whether it is open.
+    """
+
+    machines: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    near: Sequence[NearReap] = ()
+    report_ages: Sequence[float] = ()
+    budget_left: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    breaker_open: bool | None = None
+    breaker_blocked: int | None = None
+
+
+class Metrics:
+    """One per process, thread-safe. Methods are named for what happened; ``render`` is the whole page."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry(auto_describe=True)
+        self._reasons: set[str] = set()
+        self._fleet = _FleetCollector()
+        self._states = _StateCollector()
+        self.registry.register(self._fleet)
+        self.registry.register(self._states)
+        ProcessCollector(registry=self.registry)
+        self._actions = self._counter("reaper_actions", "Actions by how they ended.", "action", "outcome")
+        self._reports = self._counter("reaper_reports", "Agents' reports by what became of them.", "result", "reason")
+        self._messages = self._counter("reaper_messages", "Messages to people by channel and result.", "channel", "result")
+        self._cycles = Histogram(
+            "reaper_cycle_seconds", "Length of whole cycles.", buckets=(0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300), registry=self.registry
+        )
+        self._cycles_failed = self._counter("reaper_cycles_failed", "Cycles that broke off.")
+        self._calls = self._counter("reaper_cloud_calls", "Calls of a cloud, retries not counted.", "cloud", "method")
+        self._errors = self._counter("reaper_cloud_errors", "Calls of a cloud that failed, by kind of error.", "cloud", "method", "kind")
+        self._call_seconds = Histogram(
+            "reaper_cloud_call_seconds",
+            "Length of a cloud's calls, retries and pages included.",
+            ("cloud", "method"),
+            buckets=(0.05, 0.25, 1, 2.5, 5, 10, 30, 60),
+            registry=self.registry,
+        )
+        self._places = self._gauge("reaper_places", "Accounts by region that the last listing asked.", "cloud")
+        self._places_failed = self._gauge("reaper_places_failed", "Those of them that could not be read.", "cloud")
+
+    def render(self) -> bytes:
+        """The page of /metrics, in the format that CONTENT_TYPE names."""
+        return generate_latest(self.registry)
+
+    # --- cycles -------------------------------------------------------------------------------------------------------
+
+    def cycle_finished(self, *, seconds: float, at: datetime, fleet: FleetSummary) -> None:
+        """A whole cycle ended at ``at``. Its summary replaces the one before."""
+        self._fleet.replace(fleet)
+        self._cycles.observe(seconds)
+        self._states.set("reaper_last_cycle_timestamp_seconds", at.timestamp())
+
+    def cycle_failed(self) -> None:
+        """A cycle broke off. The fleet's series vanish: what they said may no longer be so."""
+        self._cycles_failed.inc()
+        self._fleet.replace(None)
+
+    def fleet_unknown(self) -> None:
+        """This process no longer makes cycles (another one leads): it stops speaking of the fleet."""
+        self._fleet.replace(None)
+
+    def action_ended(self, action: str, outcome: str) -> None:
+        """``action`` and ``outcome``: the values of model.decision.Action and model.plan.Outcome."""
+        self._actions.labels(action, outcome).inc()
+
+    # --- reports and people -------------------------------------------------------------------------------------------
+
+    def report_accepted(self) -> None:
+        self._reports.labels("accepted", "").inc()
+
+    def report_duplicate(self) -> None:
+        self._reports.labels("duplicate", "").inc()
+
+    def report_refused(self, reason: str) -> None:
+        """``reason``: one of the code's own words ("bad-token", "too-large"); anything else is counted as "other"."""
+        self._reports.labels("refused", self._bounded(reason)).inc()
+
+    def message_sent(self, channel: str) -> None:
+        self._messages.labels(channel, "accepted").inc()
+
+    def message_failed(self, channel: str) -> None:
+        self._messages.labels(channel, "failed").inc()
+
+    # --- clouds -------------------------------------------------------------------------------------------------------
+
+    def cloud_called(self, cloud: str, method: str, *, seconds: float, error: str | None = None) -> None:
+        """``error``: the name of our error's class; None: it went well."""
+        self._calls.labels(cloud, method).inc()
+        self._call_seconds.labels(cloud, method).observe(seconds)
+        if error is not None:
+            self._errors.labels(cloud, method, error.lower()).inc()
+
+    def places_listed(self, cloud: str, *, listed: int, failed: int) -> None:
+        self._places.labels(cloud).set(listed)
+        self._places_failed.labels(cloud).set(failed)
+
+    def places_unknown(self, cloud: str) -> None:
+        """Not even the places could be asked for: how many failed is not a number."""
+        self._places.labels(cloud).set(math.nan)
+        self._places_failed.labels(cloud).set(math.nan)
+
+    # --- states -------------------------------------------------------------------------------------------------------
+
+    def kill_switch(self, engaged: bool) -> None:
+        self._states.set("reaper_kill_switch", engaged)
+
+    def leading(self, leads: bool) -> None:
+        self._states.set("reaper_leader", leads)
+
+    def configuration_refused(self, refused: bool) -> None:
+        self._states.set("reaper_configuration_refused", refused)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self.registry)
+
+    def _bounded(self, reason: str) -> str:
+        if reason in self._reasons:
+            return reason
+        if _REASON.match(reason) is None or len(self._reasons) >= _REASONS_AT_MOST:
+            return "other"
+        self._reasons.add(reason)
+        return reason
+
+
+class _StateCollector(Collector):
+    """Single figures that are absent until they are known: a fresh gauge's 0 would say "no"."""
+
+    _TEXTS: ClassVar = {
+        "reaper_last_cycle_timestamp_seconds": "When the last whole cycle ended, Unix time.",
+        "reaper_kill_switch": "1 while the kill switch is engaged.",
+        "reaper_leader": "1 while this process leads.",
+        "reaper_configuration_refused": "1 while the newest configuration is refused.",
+    }
+
+    def __init__(self) -> None:
+        self._known: dict[str, float] = {}
+
+    def set(self, name: str, value: float) -> None:
+        self._known = {**self._known, name: value}
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        for name, value in self._known.items():
+            yield GaugeMetricFamily(name, self._TEXTS[name], value=value)
+
+
+class _FleetCollector(Collector):
+    """Makes the fleet's series from the newest summary at every scrape; without one there are none."""
+
+    def __init__(self) -> None:
+        self._fleet: FleetSummary | None = None
+
+    def replace(self, fleet: FleetSummary | None) -> None:
+        self._fleet = fleet
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        fleet = self._fleet
+        if fleet is None:
+            return
+        machines = GaugeMetricFamily("reaper_machines", "Machines by what they do and what was decided.", labels=("state", "verdict"))
+        for (state, verdict), count in fleet.machines.items():
+            machines.add_metric((state, verdict), count)
+        yield machines
+        yield GaugeMetricFamily("reaper_near_reaps", "Machines that were warned and are not due yet.", value=len(fleet.near))
+        near = GaugeMetricFamily(
+            "reaper_near_reap_seconds",
+            f"Seconds of the wait left, for the {NEAR_AT_MOST} machines nearest to their reap.",
+            labels=("resource", "policy", "mode"),
+        )
+        for one in sorted(fleet.near, key=lambda n: (n.seconds, n.resource))[:NEAR_AT_MOST]:
+            near.add_metric((one.resource, one.policy, one.mode), one.seconds)
+        yield near
+        if fleet.report_ages:  # without an agent there is no age, and 0 would mean fresh
+            yield GaugeMetricFamily("reaper_report_age_max_seconds", "Age of the most silent agent's newest report.", value=max(fleet.report_ages))
+            yield GaugeMetricFamily("reaper_report_age_median_seconds", "Median age of the agents' newest reports.", value=median(fleet.report_ages))
+        budget = GaugeMetricFamily("reaper_budget_left", "What is left of each limited budget.", labels=("action", "window"))
+        for (action, window), left in fleet.budget_left.items():
+            budget.add_metric((action, window), left)
+        yield budget
+        if fleet.breaker_open is not None:
+            yield GaugeMetricFamily("reaper_breaker_open", "1 while the fleet breaker is open.", value=fleet.breaker_open)
+        if fleet.breaker_blocked is not None:
+            yield GaugeMetricFamily("reaper_breaker_blocked_machines", "Machines that the breaker holds.", value=fleet.breaker_blocked)

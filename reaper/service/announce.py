@@ -1,0 +1,53 @@
+"""Tells people: each channel in isolation, any one's acceptance counts, and what nobody accepted is not a warning."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from reaper import log
+from reaper.errors import NotDelivered
+from reaper.model.kinds.instance import Instance
+from reaper.model.mark import Mark
+from reaper.model.policy import Policy, owner_of
+from reaper.ports import Message, Notifier
+
+_log = log.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Announcer:
+    """``notifiers`` by the names that policies use in ``via``."""
+
+    notifiers: Mapping[str, Notifier]
+
+    def send(self, message: Message, via: Sequence[str]) -> str | None:
+        """The first channel that accepted it, all of them tried; None: no channel did."""
+        first: str | None = None
+        for name in via:
+            notifier = self.notifiers.get(name)
+            if notifier is None:
+                _log.warning("channel not configured", channel=name, told=message.event)
+                continue
+            try:
+                notifier.send(message)
+            except NotDelivered as error:
+                _log.warning("message not delivered", channel=name, told=message.event, resource=str(message.resource), because=str(error))
+                continue
+            first = first or name
+        return first
+
+
+def warning(mark: Mark, instance: Instance, policy: Policy, due_at: datetime | None, now: datetime) -> Message:
+    """What an owner is told before a machine goes, and how to keep it."""
+    return Message(
+        event="warned", resource=instance.id, name=instance.title, action=mark.action.value, because=mark.because, at=now,
+        policy=policy.name, owner=owner_of(instance, policy.owner), due_at=due_at,
+        keep_it=f'reaper snooze {instance.id} --for 4h --reason "..."',
+    )  # fmt: skip
+
+
+def news(event: str, mark: Mark, instance: Instance | None, policy: Policy | None, because: str, now: datetime) -> Message:
+    """What became of a mark: cleared, done, failed."""
+    owner = owner_of(instance, policy.owner) if instance is not None and policy is not None else None
+    name = instance.title if instance is not None else mark.resource.native
+    return Message(event, mark.resource, name, mark.action.value, because, now, policy=mark.policy, owner=owner)

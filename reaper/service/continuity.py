@@ -1,0 +1,32 @@
+"""Notices when the present is not the continuation of the past, so that people are warned anew."""
+
+from datetime import datetime, timedelta
+
+from reaper.model.policy import Configuration
+from reaper.ports import Store
+
+LONGEST_GAP = timedelta(minutes=10)
+
+
+class Continuity:
+    """Keeps when the last cycle was and under which mode, in the store. Changes of a policy are each mark's own business."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def broken(self, configuration: Configuration, now: datetime) -> str | None:
+        """Why every mark must begin anew; None: the last cycle was a moment ago, under the same mode."""
+        mode, last = self._store.fact("mode"), self._store.fact("last_cycle_at")
+        if mode is not None and mode != configuration.mode.value:
+            return f"mode changed from {mode} to {configuration.mode}"
+        if last is None:
+            return None
+        gap = now - datetime.fromisoformat(last)
+        if gap > LONGEST_GAP:
+            return f"no cycle for {int(gap.total_seconds() // 60)} minutes"
+        if gap < -LONGEST_GAP:
+            return "the last cycle is in the future: the clock was set back"
+        return None
+
+    def remember(self, configuration: Configuration, now: datetime) -> None:
+        self._store.set_facts({"last_cycle_at": now.isoformat(), "mode": configuration.mode.value})

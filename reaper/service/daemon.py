@@ -1,0 +1,146 @@
+"""
+The daemon's loop: lead, cycle, carry out what people approved, sleep a little less or more than a cycle.
+
+A cycle that breaks off is logged and counted, and the next one starts from the store; the loop itself ends only when asked to.
+"""
+
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from reaper import log
+from reaper.errors import ReaperError, UsageError
+from reaper.metrics import FleetSummary, Metrics, NearReap
+from reaper.model.mark import Stage
+from reaper.model.plan import Approval
+from reaper.model.policy import Configuration, Mode
+from reaper.model.signal import State
+from reaper.ports import Clock, Lease, Store
+from reaper.service.cycle import Cycle, CycleResult, running_in_scope
+from reaper.service.execute import Withdrawn
+from reaper.service.lead import Leader
+from reaper.service.undo import APPROVAL_PREFIX, find_stop
+from reaper.service.watch import Watch
+
+_log = log.get(__name__)
+
+
+class ConfigurationSource(Protocol):
+    """The newest good configuration, and why a newer one is refused (None: it is the newest)."""
+
+    def current(self) -> tuple[Configuration, str | None]: ...
+
+
+@dataclass(slots=True)
+class Daemon:
+    """``ceiling``: what this process may do at most, whatever the configuration says later. ``seen``: called after each cycle."""
+
+    store: Store
+    watch: Watch
+    cycle: Cycle
+    leader: Leader
+    clock: Clock
+    configuration: ConfigurationSource
+    metrics: Metrics
+    ceiling: Mode
+    seen: Callable[[CycleResult], None] | None = None
+    cycled_at: datetime | None = None
+    leading: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """After the first cycle, even if places failed; a process that waits for the lease is ready as well."""
+        return self.cycled_at is not None
+
+    def run(self, stop: threading.Event) -> None:
+        """Until ``stop`` is set; at most one cycle longer."""
+        self.watch.rebuild(self.store, self.clock.now())
+        while not stop.is_set():
+            configuration, refused = self.configuration.current()
+            self.once(self._bounded(configuration), refused)
+            # Not in step with the agents: a cycle that always comes just before their report would never take a last look.
+            stop.wait(configuration.cycle.total_seconds() * random.uniform(0.85, 1.05))
+        self.leader.release()
+
+    def _bounded(self, configuration: Configuration) -> Configuration:
+        if self.ceiling is Mode.OBSERVE and configuration.mode is not Mode.OBSERVE:
+            return replace(configuration, mode=Mode.OBSERVE)
+        return configuration
+
+    def once(self, configuration: Configuration, refused: str | None) -> CycleResult | None:
+        """One cycle if we lead. Our own errors end the cycle, not the loop."""
+        try:
+            lease = self.leader.renew()
+            self.leading = lease is not None
+            self.metrics.leading(self.leading)
+            self.metrics.configuration_refused(refused is not None)
+            if lease is None:
+                self.metrics.fleet_unknown()
+                self.cycled_at = self.cycled_at or self.clock.now()
+                return None
+            result = self.cycle.run(configuration, lease, refused)
+            self._approved(configuration, lease)
+        except ReaperError as error:
+            self.metrics.cycle_failed()
+            _log.error("cycle broke off", because=str(error), error=type(error).__name__)
+            return None
+        except Exception:  # noqa: BLE001 - a bug must not leave machines unwatched; it is counted, logged whole, and the next cycle starts anew
+            self.metrics.cycle_failed()
+            _log.exception("cycle broke off")
+            return None
+        self.cycled_at = result.at
+        self._measure(result)
+        if self.seen is not None:
+            self.seen(result)
+        return result
+
+    def _approved(self, configuration: Configuration, lease: Lease) -> None:
+        """What people filed with `apply` and `undo` while we lead, through the same gates."""
+        for approval in self.store.approvals():
+            try:
+                self._carry_out(approval, configuration, lease)
+            except (Withdrawn, UsageError) as why:
+                _log.warning("approval not carried out", approval=approval.id, who=approval.who, because=str(why))
+            self.store.finish_approval(approval.id, self.clock.now())
+
+    def _carry_out(self, approval: Approval, configuration: Configuration, lease: Lease) -> None:
+        gathering = self.cycle.gather(configuration)
+        running = running_in_scope(gathering, configuration)
+        if approval.plan.startswith(APPROVAL_PREFIX):
+            stopped = find_stop(self.store, approval.plan.removeprefix(APPROVAL_PREFIX))
+            self.cycle.executor.start_again(stopped, gathering, lease, running, approval.who)
+            return
+        plan = self.store.plan(approval.plan)
+        if plan is None:
+            raise UsageError(f"there is no plan {approval.plan} any more")
+        self.cycle.apply(plan, gathering, lease, running, approval.who)
+
+    def _measure(self, result: CycleResult) -> None:
+        now = self.clock.now()
+        machines: dict[tuple[str, str], int] = {}
+        near: list[NearReap] = []
+        ages: list[float] = []
+        for row in result.rows:
+            key = (row.decision.state.value, row.decision.verdict.value)
+            machines[key] = machines.get(key, 0) + 1
+            mark, policy = row.candidate.mark, row.candidate.policy
+            if mark is not None and policy is not None and mark.stage is Stage.WARNED:
+                left = max((policy.warn.wait - mark.waited).total_seconds(), 0.0)
+                mode = policy.mode if result.mode is Mode.ENFORCE else Mode.OBSERVE
+                near.append(NearReap(str(mark.resource), policy.name, mode.value, left))
+            newest = self.watch.newest(row.decision.resource)
+            if newest is not None and row.decision.state is not State.NO_AGENT:
+                ages.append(max((now - newest.ended_at).total_seconds(), 0.0))
+        blocked = {machine for jump in result.jumps if now < jump.until for machine in jump.machines}
+        fleet = FleetSummary(
+            machines=machines, near=near, report_ages=ages, budget_left=result.budget_left,
+            breaker_open=bool(blocked), breaker_blocked=len(blocked),
+        )  # fmt: skip
+        self.metrics.kill_switch(result.brake is not None)
+        self.metrics.cycle_finished(seconds=result.took.total_seconds(), at=result.at, fleet=fleet)
+        for attempt in (*result.settled, *(r.attempt for r in result.results if r.attempt is not None)):
+            if attempt.outcome is not None:
+                self.metrics.action_ended(attempt.action.value, attempt.outcome.value)

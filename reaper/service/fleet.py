@@ -1,0 +1,77 @@
+"""Keeps the fleet's turns of activity from cycle to cycle, and its open breakers in the store."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+
+from reaper import log
+from reaper.decide.breaker import Jump, Turn, jump, turned
+from reaper.decide.facts import Facts
+from reaper.model.audit import AuditEntry, AuditKind
+from reaper.model.decision import Decision
+from reaper.model.kinds.instance import InstanceState
+from reaper.model.policy import Configuration
+from reaper.model.resource import ResourceId
+from reaper.model.signal import Activity
+from reaper.ports import Store
+
+_log = log.get(__name__)
+
+_FACT = "breakers"
+
+
+class FleetWatch:
+    """Turns live in memory: after a restart every machine is seen for the first time. Open breakers survive it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._turns: dict[ResourceId, Turn] = {}
+        self._jumps = read_jumps(store)
+
+    def step(
+        self, facts: Mapping[ResourceId, Facts], decisions: Mapping[ResourceId, Decision], configuration: Configuration, now: datetime
+    ) -> tuple[Jump, ...]:
+        """The breakers open now, a new one included."""
+        activities: dict[ResourceId, tuple[Activity, str | None]] = {}
+        for resource, its in facts.items():
+            if its.instance.state is InstanceState.RUNNING:
+                agent = its.newest.agent if its.newest is not None else None
+                activities[resource] = (decisions[resource].state.activity, agent)
+        self._turns = turned(self._turns, activities, now)
+        self._jumps = read_jumps(self._store)  # a person may have closed one
+        still = tuple(j for j in self._jumps if now < j.until)
+        known = {resource for j in still for resource in j.machines}
+        term = max((policy.idle.idle_for + policy.warn.wait for policy in configuration.policies), default=configuration.cycle)
+        found = jump(tuple(self._turns.values()), configuration.budgets.breaker, now, term)
+        if found is not None and not set(found.machines) <= known:
+            still = (*still, found)
+            _log.error("breaker opened", because=found.because, machines=[str(m) for m in found.machines], until=found.until.isoformat())
+            self._store.append_audit(AuditEntry(now, AuditKind.BREAKER, "reaper", found.because, evidence={"machines": str(len(found.machines))}))
+        if still != self._jumps:
+            write_jumps(self._store, still)
+        self._jumps = still
+        return still
+
+
+def read_jumps(store: Store) -> tuple[Jump, ...]:
+    text = store.fact(_FACT)
+    if text is None:
+        return ()
+    return tuple(
+        Jump(
+            tuple(ResourceId.parse(m) for m in item["machines"]),
+            datetime.fromisoformat(item["opened_at"]),
+            datetime.fromisoformat(item["until"]),
+            item["because"],
+        )
+        for item in json.loads(text)
+    )
+
+
+def write_jumps(store: Store, jumps: tuple[Jump, ...]) -> None:
+    """An empty tuple closes every breaker."""
+    items = [
+        {"machines": [str(m) for m in j.machines], "opened_at": j.opened_at.isoformat(), "until": j.until.isoformat(), "because": j.because}
+        for j in jumps
+    ]
+    store.set_facts({_FACT: json.dumps(items) if items else None})

@@ -1,0 +1,202 @@
+"""Joins inventory, reports, policy, gangs, snoozes and open attempts into the facts of one decision."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from reaper.decide.correlate import state_of
+from reaper.decide.facts import Facts, Member, Shield
+from reaper.model.kinds.instance import Instance, Protections
+from reaper.model.plan import Attempt, Outcome
+from reaper.model.policy import Configuration, gang_key
+from reaper.model.resource import Place, ResourceId
+from reaper.model.signal import Activity, Quiet
+from reaper.model.snooze import Snooze
+from reaper.ports import KeptListing, SeenProtection, Store
+from reaper.service.inventory import Inventory
+from reaper.service.shields import current, remember
+from reaper.service.watch import Watch
+
+CLAIM_KEY = "reaper"
+"""The claim tag where none is configured: another reaper's name in it protects."""
+
+CONFLICT_FOR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the store knew at one moment, indexed by machine. Read again before every action: people act meanwhile."""
+
+    snoozes: dict[ResourceId, tuple[Snooze, ...]] = field(default_factory=dict)
+    protections: dict[ResourceId, dict[str, SeenProtection]] = field(default_factory=dict)
+    open_attempts: frozenset[ResourceId] = frozenset()
+    back_offs: dict[ResourceId, tuple[datetime, str]] = field(default_factory=dict)
+
+
+def read_known(store: Store, now: datetime) -> Known:
+    snoozes: dict[ResourceId, tuple[Snooze, ...]] = {}
+    for snooze in store.snoozes(now):
+        snoozes[snooze.resource] = (*snoozes.get(snooze.resource, ()), snooze)
+    protections: dict[ResourceId, dict[str, SeenProtection]] = {}
+    for record in store.seen_protections():
+        protections.setdefault(record.resource, {})[record.name] = record
+    open_attempts = frozenset(attempt.resource for attempt in store.attempts(open_only=True))
+    return Known(snoozes, protections, open_attempts, _back_offs(store.attempts(limit=500), now))
+
+
+def _back_offs(newest_first: Iterable[Attempt], now: datetime) -> dict[ResourceId, tuple[datetime, str]]:
+    """When a machine may be tried again after failed tries: 5 minutes, doubled with each failure in a row, at most 6 hours."""
+    failures: dict[ResourceId, int] = {}
+    last: dict[ResourceId, Attempt] = {}
+    settled: set[ResourceId] = set()
+    for attempt in newest_first:
+        if attempt.resource in settled or attempt.outcome is None:
+            continue
+        if attempt.outcome not in (Outcome.FAILED, Outcome.REFUSED):
+            settled.add(attempt.resource)
+            continue
+        failures[attempt.resource] = failures.get(attempt.resource, 0) + 1
+        last.setdefault(attempt.resource, attempt)
+    found = {}
+    for resource, attempt in last.items():
+        wait = min(timedelta(minutes=5) * 2 ** min(failures[resource] - 1, 10), timedelta(hours=6))
+        until = (attempt.outcome_at or attempt.intent_at) + wait
+        if now < until:
+            found[resource] = (until, attempt.detail or "")
+    return found
+
+
+class Gathering:
+    """One cycle's facts. ``instances`` are its own copy: a fresh read replaces one of them for the decisions after it."""
+
+    def __init__(self, inventory: Inventory, known: Known, watch: Watch, configuration: Configuration, now: datetime) -> None:
+        self.configuration = configuration
+        self.known = known
+        self._watch = watch
+        self._inventory = inventory
+        self._instances = dict(inventory.instances)
+        self._gangs: dict[str, list[ResourceId]] = {}
+        for id, (instance, _) in self._instances.items():
+            key = gang_key(instance, configuration.gang_same)
+            if key is not None:
+                self._gangs.setdefault(key, []).append(id)
+        self.kept_protections: list[SeenProtection] = []
+        self.dropped_protections: list[SeenProtection] = []
+        self._shields = {id: self._remember(instance, now) for id, (instance, _) in self._instances.items()}
+
+    def _remember(self, instance: Instance, now: datetime) -> tuple[Shield, ...]:
+        seen = self.known.protections.get(instance.id, {})
+        policies = self.configuration.policies_for(instance)
+        cap = max((policy.snooze_up_to for policy in policies), default=timedelta(days=5))
+        shields, keep, drop = remember(instance, current(instance, self.configuration, cap, seen, now), seen, now)
+        self.kept_protections += [record for record in keep if record != seen.get(record.name)]
+        self.dropped_protections += drop
+        return shields
+
+    @property
+    def instances(self) -> Iterable[Instance]:
+        return [instance for instance, _ in self._instances.values()]
+
+    def instance(self, resource: ResourceId) -> Instance | None:
+        found = self._instances.get(resource)
+        return found[0] if found is not None else None
+
+    def replace_instance(self, fresh: Instance, now: datetime) -> None:
+        """A fresh read of one machine: it stands for the listing from here on."""
+        old = self._instances.get(fresh.id)
+        listing = old[1] if old is not None else KeptListing(_place(fresh), (), now)
+        self._instances[fresh.id] = (fresh, replace(listing, listed_at=now, failed=None))
+        self._shields[fresh.id] = self._remember(fresh, now)
+
+    def gang_of(self, resource: ResourceId) -> str | None:
+        instance = self.instance(resource)
+        return gang_key(instance, self.configuration.gang_same) if instance is not None else None
+
+    def gang_members(self, key: str) -> tuple[ResourceId, ...]:
+        """Running members of a gang, as they stand now."""
+        return tuple(id for id in self._gangs.get(key, ()) if self._instances[id][0].state.counts)
+
+    def facts(self, resource: ResourceId, now: datetime, protections: Protections | None = None) -> Facts:
+        """Raises KeyError for a machine that is not in the inventory."""
+        facts = self._own(resource, now, protections)
+        key = gang_key(facts.instance, self.configuration.gang_same)
+        if key is None:
+            return facts
+        members = tuple(self._member(id, now) for id in self.gang_members(key) if id != resource)
+        return replace(facts, gang=key, members=members, gang_incomplete=self._incomplete(facts.instance))
+
+    def _own(self, resource: ResourceId, now: datetime, protections: Protections | None = None) -> Facts:
+        instance, listing = self._instances[resource]
+        configuration, known = self.configuration, self.known
+        policies = configuration.policies_for(instance)
+        ledger = self._inventory.ledgers.get(resource)
+        voice = self._watch.voice(resource)
+        back_off = known.back_offs.get(resource)
+        distrust = None
+        if voice is not None and voice.conflict_at is not None and now - voice.conflict_at < CONFLICT_FOR:
+            distrust = voice.conflict or "two agents speak for it"
+        return Facts(
+            instance=instance,
+            listed_at=listing.listed_at,
+            place_failed=listing.failed,
+            stale_after=max(3 * configuration.cycle, timedelta(minutes=2)),
+            policies=policies,
+            running_since=instance.launched_at or (ledger.running_since if ledger is not None else None),
+            ineligible=_ineligible(instance, configuration),
+            shields=self._shields[resource],
+            claimed_by=_claimed(instance, configuration),
+            quiet=self._quiet(resource, configuration, instance),
+            newest=self._watch.newest(resource),
+            agent_seen=voice is not None,
+            distrust=distrust,
+            snoozes=known.snoozes.get(resource, ()),
+            attempt_open=resource in known.open_attempts,
+            back_off_until=back_off[0] if back_off is not None else None,
+            back_off_because=back_off[1] if back_off is not None else None,
+            protections=protections,
+        )
+
+    def _quiet(self, resource: ResourceId, configuration: Configuration, instance: Instance) -> Quiet | None:
+        policies = configuration.policies_for(instance)
+        if not policies:
+            return None
+        terms = policies[0].idle
+        return self._watch.quiet(resource, policies[0].limits, (terms.idle_for, terms.held_for))
+
+    def _member(self, resource: ResourceId, now: datetime) -> Member:
+        facts = self._own(resource, now)
+        state = state_of(facts, now)
+        quiet = facts.quiet.since if facts.quiet is not None and state.activity is Activity.IDLE else None
+        return Member(resource, facts.instance.title, state, quiet)
+
+    def _incomplete(self, instance: Instance) -> str | None:
+        for listing in self._inventory.failed:
+            if (listing.place.cloud, listing.place.account) == (instance.id.cloud, instance.id.account):
+                return f"{listing.place} could not be listed: {listing.failed}"
+        return self._inventory.problems[0] if self._inventory.problems else None
+
+
+def _place(instance: Instance) -> Place:
+    return Place(instance.id.cloud, instance.id.account, instance.id.place)
+
+
+def _ineligible(instance: Instance, configuration: Configuration) -> str | None:
+    scope = configuration.scope
+    if scope.given and not scope.what.matches(instance):
+        return "outside [scope]"
+    return None
+
+
+def _claimed(instance: Instance, configuration: Configuration) -> str | None:
+    claim = configuration.scope.claim
+    if claim is None:
+        other = instance.tags.get(CLAIM_KEY)
+        if other is not None and other != configuration.name:
+            return f"claimed by {other} (tag {CLAIM_KEY})"
+        return None
+    value = instance.tags.get(claim.key)
+    if value == claim.value:
+        return None
+    if value is None:
+        return f"does not carry our claim {claim.key}={claim.value}"
+    return f"claimed by {value} (tag {claim.key})"

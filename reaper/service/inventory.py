@@ -1,0 +1,88 @@
+"""
+What exists, as of the newest good listing of every place, and what we saw of it with our own eyes.
+
+A failed place keeps its last listing with its age; an empty answer where there were
+resources is a failure until it was seen twice.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from reaper.errors import CloudError
+from reaper.model.kinds.instance import Instance, InstanceState
+from reaper.model.resource import Place, ResourceId
+from reaper.ports import Cloud, KeptListing, Ledger, Listed, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """``problems``: what could not be listed at all, one sentence each, beside the failed places in ``listings``."""
+
+    listings: dict[Place, KeptListing] = field(default_factory=dict)
+    ledgers: dict[ResourceId, Ledger] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+    @property
+    def instances(self) -> dict[ResourceId, tuple[Instance, KeptListing]]:
+        return {i.id: (i, listing) for listing in self.listings.values() for i in listing.instances}
+
+    @property
+    def failed(self) -> tuple[KeptListing, ...]:
+        return tuple(listing for listing in self.listings.values() if listing.failed is not None)
+
+
+def kept(store: Store) -> Inventory:
+    """What the store holds, without asking any cloud."""
+    return Inventory(store.listings(), store.ledgers())
+
+
+def refresh(clouds: Sequence[Cloud], store: Store, now: datetime, before: Inventory | None = None) -> Inventory:
+    """List every cloud, merge with what was known, save. One cloud that cannot be asked changes nothing for another."""
+    known = before if before is not None else kept(store)
+    listings = dict(known.listings)
+    problems: list[str] = []
+    for cloud in clouds:
+        try:
+            answers = cloud.list()
+        except CloudError as error:
+            problems.append(f"{cloud.name}: {error}")
+            for place, listing in known.listings.items():
+                if place.cloud == cloud.name:
+                    listings[place] = replace(listing, failed=str(error))
+            continue
+        for answer in answers:
+            listings[answer.place] = merged(known.listings.get(answer.place), answer, now)
+        # A place that is no longer answered for is not gone: nobody said so.
+        answered = {answer.place for answer in answers}
+        for place, listing in known.listings.items():
+            if place.cloud == cloud.name and place not in answered:
+                listings[place] = replace(listing, failed="no longer listed: is its region still configured?")
+    ledgers = dict(known.ledgers)
+    for listing in listings.values():
+        if listing.failed is None:
+            for instance in listing.instances:
+                ledgers[instance.id] = seen(ledgers.get(instance.id), instance, now)
+    store.save_listings(tuple(listings.values()), tuple(ledgers[i] for i in ledgers if ledgers[i] != known.ledgers.get(i)))
+    return Inventory(listings, ledgers, tuple(problems))
+
+
+def merged(old: KeptListing | None, answer: Listed, now: datetime) -> KeptListing:
+    """A place's listing after one more answer."""
+    if answer.failed is not None:
+        if old is None:
+            return KeptListing(answer.place, (), now, failed=answer.failed)
+        return replace(old, failed=answer.failed)
+    if old is not None and old.instances and not answer.instances and not old.empty_once:
+        return replace(old, failed="it answered with nothing where there were machines", empty_once=True)
+    return KeptListing(answer.place, answer.instances, now)
+
+
+def seen(ledger: Ledger | None, instance: Instance, now: datetime) -> Ledger:
+    """Our own record of one machine after one more sight. A start that the cloud shows begins a new run of it."""
+    running = instance.state in (InstanceState.RUNNING, InstanceState.PENDING)
+    if ledger is None:
+        return Ledger(instance.id, now, now, now if running else None, instance.launched_at)
+    again = ledger.running_since is None or ledger.launched_at != instance.launched_at
+    since = (now if again else ledger.running_since) if running else None
+    return replace(ledger, last_seen_at=now, running_since=since, launched_at=instance.launched_at)

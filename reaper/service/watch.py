@@ -1,0 +1,213 @@
+"""
+Every machine's idle clock and newest windows, in memory: a fold of the store that can be made again at any time.
+
+The door adds to it as reports come in, the cycle asks it. What the store keeps is the truth; here nothing is lost that
+`rebuild` does not bring back.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import TypeVar
+
+from reaper.decide.windows import HORIZON, Fold, IdleClock, in_order
+from reaper.model.resource import ResourceId
+from reaper.model.signal import Limits, Observation, Quiet, Voice
+from reaper.ports import Store
+
+_Answer = TypeVar("_Answer")
+
+_SWEEP_EVERY = timedelta(hours=1)
+
+
+class _Machine:
+    """``stale``: the fold lacks something that the store has. ``changes`` counts, so that a fold made aside can tell it is old."""
+
+    __slots__ = ("changes", "clock", "latest_at", "newest", "stale", "verified")
+
+    def __init__(self) -> None:
+        self.clock = IdleClock()
+        self.newest: Observation | None = None
+        self.verified: Observation | None = None
+        self.latest_at: datetime | None = None  # the latest end of any window
+        self.stale = False
+        self.changes = 0
+
+    def add(self, seen: Observation) -> None:
+        """One more window. What does not follow the newest in order makes the whole stale."""
+        self.changes += 1
+        newest = self.newest
+        if newest is None or _follows(newest, seen):
+            self.stale = not self.take(seen) or self.stale
+        else:
+            self._reach(seen)
+            self.stale = self.stale or seen.boot_id != newest.boot_id or seen.seq != newest.seq
+
+    def take(self, seen: Observation) -> bool:
+        """The next one in order. False: the clock did not take it."""
+        self._reach(seen)
+        self.newest = seen
+        if seen.verified:
+            self.verified = seen
+        return self.clock.add(seen) in (Fold.ADDED, Fold.RESTARTED)
+
+    def _reach(self, seen: Observation) -> None:
+        if self.latest_at is None or seen.ended_at > self.latest_at:
+            self.latest_at = seen.ended_at
+
+
+def _follows(newest: Observation, seen: Observation) -> bool:
+    return seen.seq > newest.seq if seen.boot_id == newest.boot_id else seen.ended_at >= newest.ended_at
+
+
+def _fold(windows: Iterable[Observation]) -> _Machine:
+    machine = _Machine()
+    for seen in in_order(windows):
+        machine.take(seen)
+    return machine
+
+
+class Watch:
+    """
+    Thread-safe. Reads may ask the store (after a late report) and then raise StoreError.
+
+    A machine whose newest window ended longer than the horizon before the others' is forgotten; its voice is not, since
+    that tells a silent agent from none.
+    """
+
+    def __init__(self, store: Store | None = None) -> None:
+        self._lock = threading.RLock()
+        self._store = store
+        self._machines: dict[ResourceId, _Machine] = {}
+        self._voices: dict[ResourceId, Voice] = {}
+        self._touched: set[ResourceId] | None = None  # while a rebuild runs: what came in meanwhile
+        self._swept_at: datetime | None = None
+
+    def rebuild(self, store: Store, now: datetime) -> None:
+        """Fold everything the store kept within the horizon. May be repeated; what comes in meanwhile is not lost."""
+        with self._lock:
+            self._store = store
+            self._touched = set()
+        try:
+            voices = store.voices()
+            machines: dict[ResourceId, _Machine] = {}
+            for resource, windows in groupby(store.observations(since=now - HORIZON), key=lambda seen: seen.resource):
+                machines[resource] = _fold(windows)
+            with self._lock:
+                for resource in self._touched or ():
+                    kept = self._machines.get(resource)
+                    if kept is not None:
+                        machines[resource] = kept
+                        kept.stale = True
+                        kept.changes += 1
+                    if resource in self._voices:
+                        voices[resource] = self._voices[resource]
+                self._machines, self._voices = machines, voices
+        finally:
+            with self._lock:
+                self._touched = None
+
+    def catch_up(self, store: Store, now: datetime) -> None:
+        """
+        Notice what another process wrote: each report renews its machine's voice, so a voice that is not ours marks a
+        machine to be folded again when it is next asked for. Where all reports come in here, nothing is read but voices.
+        """
+        stored = store.voices()
+        with self._lock:
+            self._store = store
+            for resource, voice in stored.items():
+                if self._voices.get(resource) == voice:
+                    continue
+                self._voices[resource] = voice
+                if now - voice.last_at > HORIZON:
+                    continue
+                machine = self._machines.setdefault(resource, _Machine())
+                machine.stale = True
+                machine.changes += 1
+                machine.latest_at = max(machine.latest_at or voice.last_at, voice.last_at)
+            self._forget(now - HORIZON)
+
+    def add(self, seen: Observation, voice: Voice | None = None) -> None:
+        """A window that the store keeps, and the voice as it is after it."""
+        with self._lock:
+            if self._touched is not None:
+                self._touched.add(seen.resource)
+            self._machines.setdefault(seen.resource, _Machine()).add(seen)
+            if voice is not None:
+                self._voices[seen.resource] = voice
+            if self._swept_at is None or seen.received_at - self._swept_at >= _SWEEP_EVERY:
+                self._swept_at = seen.received_at
+                self._forget(seen.received_at - HORIZON)
+
+    def refold(self, resource: ResourceId) -> None:
+        """What the store keeps of it has changed (`Store.distrust`): fold it again before the next answer."""
+        with self._lock:
+            machine = self._machines.get(resource)
+            if machine is not None:
+                machine.stale = True
+                machine.changes += 1
+
+    def quiet(self, resource: ResourceId, limits: Limits, spans: tuple[timedelta, ...] = ()) -> Quiet | None:
+        """The idle clock's answer; None: no verified window in its present stretch, or none at all."""
+        return self._ask(resource, lambda machine: machine.clock.quiet(limits, spans))
+
+    def newest(self, resource: ResourceId) -> Observation | None:
+        """The newest window of any voice within the horizon."""
+        return self._ask(resource, lambda machine: machine.newest)
+
+    def newest_verified(self, resource: ResourceId) -> Observation | None:
+        return self._ask(resource, lambda machine: machine.verified)
+
+    def peek(self, resource: ResourceId) -> Observation | None:
+        """The newest window as far as it is folded, without asking the store; it may have been distrusted since."""
+        with self._lock:
+            machine = self._machines.get(resource)
+            return machine.newest if machine is not None else None
+
+    def voice(self, resource: ResourceId) -> Voice | None:
+        """None: no agent ever spoke for it."""
+        with self._lock:
+            return self._voices.get(resource)
+
+    def voices(self) -> dict[ResourceId, Voice]:
+        with self._lock:
+            return dict(self._voices)
+
+    def __len__(self) -> int:
+        """Machines with a window in memory."""
+        with self._lock:
+            return len(self._machines)
+
+    def _forget(self, before: datetime) -> None:
+        gone = [id for id, machine in self._machines.items() if machine.latest_at is None or machine.latest_at < before]
+        for resource in gone:
+            del self._machines[resource]
+
+    def _ask(self, resource: ResourceId, question: Callable[[_Machine], _Answer | None]) -> _Answer | None:
+        for _ in range(3):
+            with self._lock:
+                machine = self._machines.get(resource)
+                if machine is None:
+                    return None
+                if not machine.stale:
+                    return question(machine)
+                store, changes = self._store, machine.changes
+            if store is None:  # something is known to be missing and cannot be read: not known
+                return None
+            folded = self._read(store, machine, resource)  # outside the lock: others go on
+            with self._lock:
+                if self._machines.get(resource) is machine and machine.changes == changes:
+                    self._machines[resource] = folded
+        with self._lock:  # reports come in faster than we fold: make them wait this once
+            machine = self._machines.get(resource)
+            if machine is None or self._store is None:
+                return None
+            if machine.stale:
+                machine = self._machines[resource] = self._read(self._store, machine, resource)
+            return question(machine)
+
+    @staticmethod
+    def _read(store: Store, machine: _Machine, resource: ResourceId) -> _Machine:
+        since = machine.latest_at
+        return _fold(store.observations(since - HORIZON, resource)) if since is not None else _Machine()

@@ -1,0 +1,89 @@
+"""Builds the adapters and puts them together. The only place that knows which implementation stands behind which port."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from reaper.clock import SystemClock
+from reaper.clouds.readonly import ReadOnlyCloud
+from reaper.errors import ConfigurationError
+from reaper.metrics import Metrics
+from reaper.model.policy import Configuration, Mode
+from reaper.ports import Clock, Cloud, Notifier, Store
+from reaper.service.announce import Announcer
+from reaper.service.board import Board
+from reaper.service.brakes import FileBrake
+from reaper.service.cycle import Cycle
+from reaper.service.ingest import Ingest
+from reaper.service.lead import Leader
+from reaper.service.watch import Watch
+from reaper.store import open_store
+
+STATE_FILE = "state.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything one process works with. ``ceiling``: observe hands out clouds whose verbs raise."""
+
+    store: Store
+    watch: Watch
+    board: Board
+    clock: Clock
+    metrics: Metrics
+    clouds: Mapping[str, Cloud]
+    cycle: Cycle
+    leader: Leader
+    ingest: Ingest
+    brakes: FileBrake
+    ceiling: Mode
+
+
+def open_state(folder: Path, *, create: bool = True) -> Store:
+    """The store in a state folder. Raises StoreError."""
+    return open_store(folder / STATE_FILE, create=create)
+
+
+def build_clouds(configuration: Configuration, ceiling: Mode, clock: Clock, metrics: Metrics) -> dict[str, Cloud]:
+    """One adapter a configured cloud. Dry run is structural: with the ceiling observe there is no object that can act."""
+    from reaper.clouds.instrumented import InstrumentedCloud
+
+    clouds: dict[str, Cloud] = {}
+    if configuration.aws is not None:
+        from reaper.clouds.aws import AwsCloud  # the SDK loads only where it is used
+
+        clouds["aws"] = InstrumentedCloud(AwsCloud(configuration.aws, clock=clock), metrics)
+    if ceiling is Mode.OBSERVE:
+        return {name: ReadOnlyCloud(cloud) for name, cloud in clouds.items()}
+    return clouds
+
+
+def build_notifiers(configuration: Configuration) -> dict[str, Notifier]:
+    from reaper.notify import LogNotifier, WebhookNotifier
+
+    notifiers: dict[str, Notifier] = {"log": LogNotifier()}
+    for name, channel in configuration.channels.items():
+        notifiers[name] = WebhookNotifier(name, channel.url)
+    return notifiers
+
+
+def build(configuration: Configuration, state: Path, ceiling: Mode | None = None) -> Parts:
+    """
+    All parts over the state folder ``state``. ``ceiling`` None: the configuration's own mode.
+
+    Raises StoreError, or ConfigurationError when no cloud is configured.
+    """
+    limit = configuration.mode if ceiling is None else min(ceiling, configuration.mode, key=lambda mode: mode is Mode.ENFORCE)
+    clock, metrics, board = SystemClock(), Metrics(), Board()
+    store = open_state(state)
+    clouds = build_clouds(configuration, limit, clock, metrics)
+    if not clouds:
+        store.close()
+        raise ConfigurationError((f"{configuration.source}: clouds: names no cloud; add [clouds.aws]",))
+    watch = Watch(store)
+    brakes = FileBrake(state)
+    cycle = Cycle(store, watch, clouds, Announcer(build_notifiers(configuration)), board, clock, brakes)
+    leader = Leader(store, clock, max(3 * configuration.cycle, timedelta(seconds=30)))
+    ingest = Ingest(store, watch, board, clock, metrics)
+    return Parts(store, watch, board, clock, metrics, clouds, cycle, leader, ingest, brakes, limit)

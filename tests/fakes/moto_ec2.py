@@ -1,0 +1,185 @@
+"""
+moto's server over HTTP, as strict about stop and start as EC2 is.
+
+moto alone stops one-time spot, instance-store and even terminated machines, keeps LaunchTime through a restart, and is
+in `stopping` for no time. Codes are EC2's own; texts differ. Server and test share a process, so a test can also reach
+into the backend. Every call that reaches the server is recorded.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import boto3
+import botocore.session
+import moto.ec2.models.instances as models
+import moto.ec2.responses.instances as responses
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.core.responses import BaseResponse
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models import ec2_backends
+from moto.server import ThreadedMotoServer
+
+ACCOUNT = DEFAULT_ACCOUNT_ID
+AMI = "ami-12c6146b"  # one of moto's own, so that it does not look through 1,300
+_LOADER = botocore.session.Session().get_component("data_loader")
+MUTATING_WORDS = ("Stop", "Start", "Terminate", "Modify", "Create", "Delete", "Run", "Reboot", "Attach", "Detach", "Associate", "Put")
+
+
+@dataclass
+class MotoEc2:
+    """``calls``: (region, action) in the order they arrived. ``stopping_reads``: listings for which a stop stays `stopping`."""
+
+    url: str
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    stopping_reads: int = 0
+    clients: dict[str, Any] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def actions(self, region: str | None = None) -> list[str]:
+        return [action for where, action in self.calls if region in (None, where)]
+
+    def mutations(self) -> list[str]:
+        return [action for action in self.actions() if action.startswith(MUTATING_WORDS)]
+
+    def session(self) -> "boto3.session.Session":
+        """A new one with credentials of its own; only the parsed service models are shared, which take 0.2 s each time."""
+        plain = botocore.session.Session()
+        plain.register_component("data_loader", _LOADER)
+        return boto3.session.Session(
+            aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1", botocore_session=plain
+        )
+
+    def client(self, region: str = "us-east-1") -> Any:
+        if region not in self.clients:
+            self.clients[region] = self.session().client("ec2", region_name=region, endpoint_url=self.url)
+        return self.clients[region]
+
+    def backend(self, region: str = "us-east-1") -> Any:
+        return ec2_backends[ACCOUNT][region]
+
+    def machine(self, native: str, region: str = "us-east-1") -> Any:
+        """moto's own object, to age or change it behind the API's back."""
+        return self.backend(region).get_instance(native)
+
+    def launch(self, name: str = "m", *, region: str = "us-east-1", type: str = "g5.xlarge", spot: str | None = None, **tags: str) -> str:
+        """A running machine's native id. ``spot``: "one-time" or "persistent". Leaves no trace in ``calls``."""
+        extra: dict[str, Any] = {"InstanceMarketOptions": {"MarketType": "spot"}} if spot else {}
+        named = [{"Key": key, "Value": value} for key, value in {"Name": name, **tags}.items()]
+        answer = self.client(region).run_instances(
+            ImageId=AMI, InstanceType=type, MinCount=1, MaxCount=1, TagSpecifications=[{"ResourceType": "instance", "Tags": named}], **extra
+        )
+        native = str(answer["Instances"][0]["InstanceId"])
+        if spot:
+            self.machine(native, region).spot_type = spot
+        self.calls.clear()
+        return native
+
+    def do(self, action: str, region: str = "us-east-1", **arguments: Any) -> Any:
+        """Somebody else's call. Leaves no trace in ``calls``."""
+        answer = getattr(self.client(region), action)(**arguments)
+        self.calls.clear()
+        return answer
+
+    def reset(self) -> None:
+        ec2_backends[ACCOUNT].clear()  # made anew at the next call; resetting every service of moto takes half a second
+        self.calls.clear()
+        self.stopping_reads = 0
+
+
+@contextlib.contextmanager
+def strict_server() -> Iterator[MotoEc2]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    moto = MotoEc2(f"http://{host}:{port}")
+    try:
+        with _patched(moto):
+            yield moto
+    finally:
+        server.stop()
+
+
+@contextlib.contextmanager
+def _patched(moto: MotoEc2) -> Iterator[None]:
+    replaced: list[tuple[type, str, Callable[..., Any]]] = []
+
+    def replace(owner: type, name: str, new: Callable[..., Any]) -> None:
+        replaced.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, new)
+
+    call_action, describe = BaseResponse.call_action, responses.InstanceResponse.describe_instances
+
+    def recorded(self: Any) -> Any:
+        with moto.lock:
+            moto.calls.append((self.region, self._get_action()))
+        return call_action(self)
+
+    def settled(self: Any) -> Any:
+        for reservation in self.ec2_backend.reservations.values():
+            for machine in reservation.instances:
+                _settle(machine)
+        return describe(self)
+
+    replace(BaseResponse, "call_action", recorded)
+    replace(responses.InstanceResponse, "describe_instances", settled)
+    replace(models.InstanceBackend, "stop_instances", lambda self, ids: _stop(self, ids, moto.stopping_reads))
+    replace(models.InstanceBackend, "start_instances", _start)
+    try:
+        yield
+    finally:
+        for owner, name, old in reversed(replaced):
+            setattr(owner, name, old)
+
+
+def _stop(backend: Any, ids: list[str], stopping_reads: int) -> list[tuple[Any, Any]]:
+    machines = list(backend.get_multi_instances_by_id(ids))
+    for machine in machines:  # all or nothing, as EC2
+        _require_stoppable(machine)
+    answer = []
+    for machine in machines:
+        before = type(machine._state)(machine._state.name, machine._state.code)
+        if before.name not in ("stopping", "stopped"):  # a second stop changes nothing
+            machine.stop()
+            machine.reads_until_stopped = stopping_reads
+            if stopping_reads:
+                machine._state.name, machine._state.code = "stopping", 64
+        answer.append((machine, before))
+    return answer
+
+
+def _require_stoppable(machine: Any) -> None:
+    if machine._state.name in ("shutting-down", "terminated"):
+        raise EC2ClientError("IncorrectInstanceState", f"This instance '{machine.id}' is not in a state from which it can be stopped.")
+    if machine.root_device_type == "instance-store":
+        raise EC2ClientError("UnsupportedOperation", f"The instance '{machine.id}' does not have an 'ebs' root device type and cannot be stopped.")
+    if machine.lifecycle == "spot" and getattr(machine, "spot_type", "one-time") == "one-time":
+        raise EC2ClientError("UnsupportedOperation", f"You can't stop the Spot Instance '{machine.id}' because it is associated with a one-time Spot Instance request.")
+    if machine.disable_api_stop is True:
+        raise EC2ClientError("OperationNotPermitted", f"The instance '{machine.id}' may not be stopped. Modify its 'disableApiStop' instance attribute and try again.")
+
+
+def _start(backend: Any, ids: list[str]) -> list[tuple[Any, Any]]:
+    machines = list(backend.get_multi_instances_by_id(ids))
+    for machine in machines:
+        if machine._state.name in ("shutting-down", "terminated", "stopping"):
+            raise EC2ClientError("IncorrectInstanceState", f"The instance '{machine.id}' is not in a state from which it can be started.")
+    answer = []
+    for machine in machines:
+        before = type(machine._state)(machine._state.name, machine._state.code)
+        if before.name == "stopped":
+            machine.start()
+            machine.launch_time = datetime.now(UTC)
+        answer.append((machine, before))
+    return answer
+
+
+def _settle(machine: Any) -> None:
+    if machine._state.name != "stopping":
+        return
+    machine.reads_until_stopped -= 1
+    if machine.reads_until_stopped < 0:
+        machine._state.name, machine._state.code = "stopped", 80
