@@ -193,7 +193,7 @@ def alive(seen: Dict[str, Any], now_s: float, boot: Optional[str]) -> bool:
     written, window = seen.get("written_boot_s"), seen.get("window_s")
     if not isinstance(written, (int, float)) or not isinstance(window, (int, float)):
         return False
-    return seen.get("boot_id") == boot and 0 <= now_s - written + 1.0 <= 3 * window + 1.0
+    return not seen.get("stopped") and seen.get("boot_id") == boot and 0 <= now_s - written + 1.0 <= 3 * window + 1.0
 
 
 def lines(seen: Dict[str, Any]) -> List[str]:

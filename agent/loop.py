@@ -82,6 +82,7 @@ class Loop:
         self._last_beat_at = now
         self._report: Optional[Report] = None
         self._shown: Tuple[Optional[int], Optional[Delivery]] = (None, None)
+        self._stopped = False
         self.windows = 0
 
     def beat(self) -> None:
@@ -193,6 +194,14 @@ class Loop:
         if memory != self._memory and save_memory(self._settings.state_dir, memory, self._log):
             self._memory = memory
 
+    def end(self, hand_over: bool) -> None:
+        """Say goodbye in the status file; ``hand_over``: with a report of what was seen up to here, for the next start of this boot."""
+        if hand_over:
+            self.close_window(self._clock.boot_s())
+        self._stopped = True
+        self._shown = (None, None)
+        self._show()
+
     def _show(self) -> None:
         """Write the status file when a window closed or a delivery ended."""
         delivery = self._outbox.delivery()
@@ -220,6 +229,7 @@ class Loop:
             "answer": json.loads(encode(answer)) if answer is not None else None,
             "spool": {"reports": delivery.spooled, "bytes": delivery.spooled_bytes, "dropped": delivery.dropped},
             "refused": delivery.refused,
+            "stopped": self._stopped,
         }
 
 
@@ -267,10 +277,9 @@ def run_loop(
             loop.beat()
             notify(_WATCHDOG)
             clock.wait(stop, loop.next_beat_in(clock.boot_s()))
-        if windows is None:
-            loop.close_window(clock.boot_s())  # what was seen up to here, for the next start of this boot
     finally:
         notify("STOPPING=1")
+        loop.end(hand_over=windows is None)
         if not sampler.close():
             log.warning("driver call still outstanding at the end", call=gpus.doing)
         outbox.close()

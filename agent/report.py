@@ -237,7 +237,7 @@ def _number(low: float, high: float) -> _Reader:
     def read(value: Any, path: str) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise _Bad(path, "must be a number, not %s" % _kind(value))
-        if not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):  # a huge whole number has no float to ask
             raise _Bad(path, "must be finite", "leave out a figure that is not known")
         if not low <= value <= high:
             raise _Bad(path, "is %r, outside %g..%g" % (value, low, high), "leave out a figure that is out of range")

@@ -70,6 +70,14 @@ class Outbox(Protocol):
     def close(self) -> None: ...
 
 
+class Posting(Protocol):
+    """Something that can POST one report, and let go of its connection."""
+
+    def __call__(self, body: bytes) -> Outcome: ...
+
+    def close(self) -> None: ...
+
+
 class Post:
     """One kept-alive connection to the reaper. Not safe for two threads."""
 
@@ -130,6 +138,7 @@ class Post:
         while True:
             part = response.read1(8192)
             if not part:
+                response.close()  # read1 alone does not tell the connection that it is free again
                 return text
             text += part
             if len(text) > _MOST_ANSWER_BYTES or self._clock.boot_s() > deadline:
@@ -167,7 +176,7 @@ class Sender:
 
     def __init__(
         self,
-        post: Callable[[bytes], Outcome],
+        post: Posting,
         spool: Spool,
         clock: Clock,
         log: Log,
@@ -221,6 +230,7 @@ class Sender:
                 return
         self._store(self._take())
         self._note()
+        self._post.close()
 
     def pump(self) -> Optional[float]:
         """One round: the newest report, then some of the spool."""

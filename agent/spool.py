@@ -48,6 +48,7 @@ class Spool:
     def put(self, report: Report) -> None:
         body = encode(report)
         path = self._folder / ("%s%016d.json" % (self._prefix, report.seq))
+        self._entries = [e for e in self._entries if e.path != path]  # written once more: it must not push another one out
         while self._entries and (
             len(self._entries) >= self._most_reports or self.size_bytes + len(body) > self._most_bytes
         ):
@@ -61,7 +62,7 @@ class Spool:
             self.dropped += 1
             self._log.error("report lost", seq=report.seq, because="spool %s: %s" % (self._folder, error.strerror))
             return
-        self._entries = [e for e in self._entries if e.path != path] + [_Entry(report.seq, path, len(body))]
+        self._entries.append(_Entry(report.seq, path, len(body)))
         self._entries.sort(key=lambda entry: entry.seq)
 
     def batch(self, most: int, newest_first: bool = False) -> List[Tuple[Path, Report]]:

@@ -53,13 +53,15 @@ def json_schema() -> dict[str, Any]:
 def _typed(rest: dict[str, Any], tree: dict[str, Any], cut: list[Path]) -> tuple[Document | None, list[Problem]]:
     """The document without what is wrong in it, and what that is. ``rest`` is cut down, ``cut`` grows."""
     problems: list[Problem] = []
+    vocabulary: dict[str, Any] = {}
     for _ in range(ROUNDS):
         try:
             return Document.model_validate(rest), problems
         except ValidationError as refused:
             rows = refused.errors(include_url=False, include_input=False)
         before = list(cut)
-        for row, problem in zip(rows, translate(rows, tree, json_schema()), strict=True):
+        vocabulary = vocabulary or json_schema()
+        for row, problem in zip(rows, translate(rows, tree, vocabulary), strict=True):
             missing = row["type"] == "missing"
             if not any(overlap(gone, problem.path) for gone in before if gone or missing):
                 problems.append(problem)

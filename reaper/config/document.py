@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, PlainValidator, Tag, WithJsonSchema
 
-from reaper.config import values
+from reaper.config import pointers, values
 from reaper.model.schedule import DailyHours
 
 TEXT = {"type": "string", "minLength": 1}
@@ -49,15 +49,15 @@ Quiet = Annotated[
 Until = Annotated[
     datetime, PlainValidator(values.until), WithJsonSchema({**TEXT, "examples": ["2027-01-15", "2027-01-15T18:00:00+01:00"]})
 ]
-TypeName = Annotated[str, PlainValidator(values.instance_type), WithJsonSchema({**TEXT, "examples": ["p5.48xlarge"]})]
-TagKey = Annotated[str, PlainValidator(values.tag_key), WithJsonSchema(TEXT)]
-_TagValue = Annotated[str, PlainValidator(values.tag_value), WithJsonSchema(TEXT)]
-_Id = Annotated[str, PlainValidator(values.instance_id), WithJsonSchema({**TEXT, "examples": ["i-0a1b2c3d4e5f60718"]})]
-_Account = Annotated[str, PlainValidator(values.account), WithJsonSchema({"type": "string", "pattern": "^[0-9]{12}$"})]
-_Region = Annotated[str, PlainValidator(values.region), WithJsonSchema({**TEXT, "examples": ["us-east-1"]})]
-_GangRule = Annotated[str, PlainValidator(values.gang_rule), WithJsonSchema({**TEXT, "examples": ["tag:job", "placement-group"]})]
-_OwnerRule = Annotated[str, PlainValidator(values.owner_rule), WithJsonSchema({**TEXT, "examples": ["tag:owner"]})]
-_Path = Annotated[str, PlainValidator(values.scratch_path), WithJsonSchema({"type": "string", "pattern": "^/"})]
+TypeName = Annotated[str, PlainValidator(pointers.instance_type), WithJsonSchema({**TEXT, "examples": ["p5.48xlarge"]})]
+TagKey = Annotated[str, PlainValidator(pointers.tag_key), WithJsonSchema(TEXT)]
+_TagValue = Annotated[str, PlainValidator(pointers.tag_value), WithJsonSchema(TEXT)]
+_Id = Annotated[str, PlainValidator(pointers.instance_id), WithJsonSchema({**TEXT, "examples": ["i-0a1b2c3d4e5f60718"]})]
+_Account = Annotated[str, PlainValidator(pointers.account), WithJsonSchema({"type": "string", "pattern": "^[0-9]{12}$"})]
+_Region = Annotated[str, PlainValidator(pointers.region), WithJsonSchema({**TEXT, "examples": ["us-east-1"]})]
+_GangRule = Annotated[str, PlainValidator(pointers.gang_rule), WithJsonSchema({**TEXT, "examples": ["tag:job", "placement-group"]})]
+_OwnerRule = Annotated[str, PlainValidator(pointers.owner_rule), WithJsonSchema({**TEXT, "examples": ["tag:owner"]})]
+_Path = Annotated[str, PlainValidator(pointers.scratch_path), WithJsonSchema({"type": "string", "pattern": "^/"})]
 _NOT_YET = {word: f"the verb {word} is" for word in ("snapshot", "delete", "terminate")}
 _Verb = Annotated[str, PlainValidator(values.choice("stop", "start", later=_NOT_YET)), WithJsonSchema({"enum": ["stop", "start"]})]
 _LATER_ACTIONS = {
@@ -98,7 +98,7 @@ class AwsTable(Table):
     """Regions to list. Not written: those the account has switched on."""
     accounts: Annotated[list[_Account], Field(min_length=1), AfterValidator(_unique)] | None = None
     """The account to watch, at most one in this version. Not written: the one the credentials belong to."""
-    endpoint: Annotated[str, PlainValidator(values.endpoint), WithJsonSchema({**TEXT, "format": "uri"})] | None = None
+    endpoint: Annotated[str, PlainValidator(pointers.endpoint), WithJsonSchema({**TEXT, "format": "uri"})] | None = None
     """Sends every AWS call to this address; for tests and the demo."""
 
 
@@ -117,7 +117,7 @@ class ScopeTable(SelectorTable):
 
     verbs: Annotated[list[_Verb], Field(min_length=1), AfterValidator(_unique)] | None = None
     """What may be done. A verb not listed has no object that can do it."""
-    claim: Annotated[tuple[str, str], PlainValidator(values.claim), WithJsonSchema({**TEXT, "pattern": "^[^=]+=[^=]+$"})] | None = None
+    claim: Annotated[tuple[str, str], PlainValidator(pointers.claim), WithJsonSchema({**TEXT, "pattern": "^[^=]+=[^=]+$"})] | None = None
     """The tag "key=value" that lets this reaper act, where two share an account. The operator sets it."""
 
 
@@ -279,12 +279,12 @@ class PolicyTable(TermsTable):
 class ChannelTable(Table):
     """Exactly one of the three. The address is a secret and is never shown."""
 
-    webhook: Annotated[str, PlainValidator(values.webhook), WithJsonSchema({"type": "string", "pattern": "^https?://"})] | None = None
+    webhook: Annotated[str, PlainValidator(pointers.webhook), WithJsonSchema({"type": "string", "pattern": "^https?://"})] | None = None
     """Where warnings are POSTed as JSON."""
-    webhook_file: Annotated[str, PlainValidator(values.secret_file), WithJsonSchema({"type": "string", "pattern": "^/"})] | None = None
+    webhook_file: Annotated[str, PlainValidator(pointers.secret_file), WithJsonSchema({"type": "string", "pattern": "^/"})] | None = None
     """A file that holds the address."""
     webhook_env: Annotated[
-        str, PlainValidator(values.secret_env), WithJsonSchema({"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"})
+        str, PlainValidator(pointers.secret_env), WithJsonSchema({"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"})
     ] | None = None
     """An environment variable that holds the address."""
 

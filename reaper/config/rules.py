@@ -10,7 +10,7 @@ from datetime import timedelta
 from itertools import combinations
 from pathlib import Path as File
 
-from reaper.config import convert, values
+from reaper.config import convert, pointers, values
 from reaper.config.document import ChannelTable, CountTable, DefaultsTable, Document, SelectorTable, TermsTable
 from reaper.config.problems import Path, Problem
 from reaper.model.policy import WebhookChannel
@@ -30,7 +30,7 @@ LOG = "log"
 def on_loopback(document: Document) -> bool:
     """Whether every cloud is a local one. A cloud that is not written is the real one."""
     aws = None if document.clouds is None else document.clouds.aws
-    return aws is not None and aws.endpoint is not None and values.loopback(aws.endpoint)
+    return aws is not None and aws.endpoint is not None and pointers.loopback(aws.endpoint)
 
 
 def check(document: Document) -> list[Problem]:
@@ -205,10 +205,10 @@ def _address(table: ChannelTable, environ: Mapping[str, str]) -> str:
         content = environ.get(table.webhook_env, "").strip()
         if not content:
             raise values.Unreadable(f"the environment variable {table.webhook_env} is not set or empty", "set it to the address")
-        return values.webhook(content)
+        return pointers.webhook(content)
     try:
         content = File(str(table.webhook_file)).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise values.Unreadable(f"the file {table.webhook_file} cannot be read ({reason})", "write the address into it") from None
-    return values.webhook(content)
+    return pointers.webhook(content)

@@ -105,7 +105,8 @@ class Cycle:
         this = self._begin(configuration, fetch=True)
         settled = self.executor.settle_open(this.gathering)
         this.gathering.known = read_known(self._store, this.now)
-        self._store.save_seen_protections(this.gathering.kept_protections, this.gathering.dropped_protections)
+        if this.gathering.kept_protections or this.gathering.dropped_protections:
+            self._store.save_seen_protections(this.gathering.kept_protections, this.gathering.dropped_protections)
         self._begin_anew(this, configuration)
         self._decide(this)
         jumps = self._fleet.step(this.facts, this.decisions, configuration, this.now)
@@ -167,7 +168,8 @@ class Cycle:
     def _unmark(self, results: Sequence[Result]) -> list[Mark]:
         begun = [(r.planned.resource, r.planned.action) for r in results if r.attempt is not None]
         done = [self._marks.pop(key) for key in begun if key in self._marks]
-        self._store.save_marks((), done, ())
+        if done:
+            self._store.save_marks((), done, ())
         return done
 
     def _debits(self, action: Action) -> tuple[Debit, ...]:
@@ -215,7 +217,8 @@ class Cycle:
                 continue
             self._move_one(this, resource, decision, configuration)
         entries = [self._entry(event, this) for event in this.events]
-        self._store.save_marks(tuple(this.changed.values()), tuple(this.cleared), entries)
+        if this.changed or this.cleared or entries:
+            self._store.save_marks(tuple(this.changed.values()), tuple(this.cleared), entries)
         self._marks = this.marks
         for event in this.events:
             _log.info(

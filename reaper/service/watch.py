@@ -117,7 +117,8 @@ class Watch:
         with self._lock:
             self._store = store
             for resource, voice in stored.items():
-                if self._voices.get(resource) == voice:
+                mine = self._voices.get(resource)
+                if mine is not None and (mine == voice or mine.last_at > voice.last_at):  # ours is newer than what was read
                     continue
                 self._voices[resource] = voice
                 if now - voice.last_at > HORIZON:

@@ -62,7 +62,7 @@ def _in_memory() -> SqlStore:
     prepare(engine, BUSY_TIMEOUT_S)
     try:
         with engine.begin() as connection:
-            tables.metadata.create_all(connection)
+            tables.metadata.create_all(connection, checkfirst=False)
             connection.execute(tables.schema.insert(), {"version": tables.SCHEMA})
     except SQLAlchemyError as error:
         raise explained(error, "in memory") from error

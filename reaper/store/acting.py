@@ -34,6 +34,7 @@ class Acting(Transactions):
         if holder == _NOBODY:
             raise StoreError("a lease needs a holder: pass a random text per process")
         expires_at = now + ttl
+        ends = micros(expires_at)
         with self._write() as connection:
             held = _lease(connection)
             if held is not None and held.holder == holder:
@@ -42,7 +43,7 @@ class Acting(Transactions):
                 epoch = 1 if held is None else held.epoch + 1
             else:
                 return None
-            row = {"id": 1, "epoch": epoch, "holder": holder, "expires_at": micros(expires_at)}
+            row = {"id": 1, "epoch": epoch, "holder": holder, "expires_at": ends}
             self._put(connection, tables.lease, [row])
         return Lease(epoch=epoch, holder=holder, expires_at=expires_at)
 
@@ -131,12 +132,13 @@ def _attempt(connection: Connection, id: str) -> Attempt | None:
 def _debits(connection: Connection, action: Action, since: datetime) -> tuple[Debit, ...]:
     table = tables.attempts
     rows = connection.execute(
-        select(table.c.intent_at, table.c.resource, table.c.usd_per_hour)
+        select(table.c.id, table.c.value)
         .where(table.c.action == action.value, table.c.intent_at >= micros(since))
         .where(or_(table.c.outcome.is_(None), table.c.outcome.not_in(_TOOK_NOTHING)))
         .order_by(table.c.intent_at, table.c.id)
     ).all()
-    return tuple(Debit(moment(at), ResourceId.parse(resource), action, usd) for at, resource, usd in rows)
+    tried = [_ATTEMPTS.decode(value, id) for id, value in rows]
+    return tuple(Debit(attempt.intent_at, attempt.resource, action, attempt.usd_per_hour) for attempt in tried)
 
 
 def _row(attempt: Attempt) -> dict[str, object]:
@@ -145,7 +147,6 @@ def _row(attempt: Attempt) -> dict[str, object]:
         "resource": str(attempt.resource),
         "action": attempt.action.value,
         "intent_at": micros(attempt.intent_at),
-        "usd_per_hour": attempt.usd_per_hour,
         "outcome": None if attempt.outcome is None else attempt.outcome.value,
         "value": _ATTEMPTS.encode(attempt),
     }

@@ -75,7 +75,7 @@ def inspect(path: Path, busy_timeout_s: float, *, thoroughly: bool) -> None:
         with closing(_read_only(path, busy_timeout_s)) as connection:
             if thoroughly and (found := connection.execute("PRAGMA quick_check(1)").fetchone()) != ("ok",):
                 raise StoreError(damaged(str(path), str(found[0]) if found else "no answer"))
-            names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+            names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if tables.schema.name not in names:
                 raise StoreError(f"{path} is a SQLite file, but not an Idle Reaper store; it was left as it is. Name another file")
             (version,) = connection.execute(f"SELECT max(version) FROM {tables.schema.name}").fetchone()
@@ -109,7 +109,7 @@ def _fill(made: Path, path: Path, busy_timeout_s: float) -> None:
             if mode != "wal":
                 raise StoreError(f"the store {path} cannot be made: its file system allows no write-ahead log; it belongs on a local disk")
         with engine.begin() as connection_:
-            tables.metadata.create_all(connection_)
+            tables.metadata.create_all(connection_, checkfirst=False)
             connection_.execute(tables.schema.insert(), {"version": tables.SCHEMA})
     except (SQLAlchemyError, sqlite3.Error) as error:
         raise explained(error, str(path)) from error

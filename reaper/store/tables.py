@@ -6,7 +6,7 @@ to know about zones. A resource or place is its text form. No table is ever rewr
 raises SCHEMA and comes with the statements that bring an older file up.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, Table, Text
 
 SCHEMA = 1
 
@@ -85,7 +85,6 @@ attempts = Table(
     Column("resource", Text, nullable=False),
     Column("action", Text, nullable=False),
     _moment("intent_at"),
-    Column("usd_per_hour", Float(53)),
     Column("outcome", Text),
     _value(),
 )

@@ -56,7 +56,7 @@ class Lines:
     def __init__(self) -> None:
         self.lines: List[Tuple[str, str, Dict[str, Any]]] = []
 
-    def _take(level: str) -> Callable[..., None]:  # type: ignore[misc]  # noqa: N805  a factory of methods
+    def _take(level: str) -> Callable[..., None]:  # type: ignore[misc]
         def take(self: Lines, event: str, **keys: Any) -> None:
             self.lines.append((level, event, keys))
 
@@ -154,7 +154,7 @@ class Reaper:
                 super().setup()
                 reaper.connections += 1
 
-            def do_POST(self) -> None:  # noqa: N802  the standard library's name
+            def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 how = reaper.answers.pop(0) if reaper.answers else 202
                 if callable(how):

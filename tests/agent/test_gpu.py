@@ -16,6 +16,7 @@ from agent.readings import GpuSnapshot
 from tests.agent.doubles import Lines, ManualClock
 from tests.fakes import nvml
 
+NO_BUS = PciGpus(0, 0)
 Make = Callable[..., Tuple[NvmlGpus, ManualClock]]
 
 
@@ -51,7 +52,7 @@ def make(driver: nvml.State, log: Lines) -> Any:
                 log.debug("init tried")
             return getattr(api, name)
 
-    def build(*lines: str, bus: Optional[PciGpus] = PciGpus(0, 0), nobodys: Callable[[int], bool] = lambda pid: False) -> Tuple[NvmlGpus, ManualClock]:
+    def build(*lines: str, bus: Optional[PciGpus] = NO_BUS, nobodys: Callable[[int], bool] = lambda pid: False) -> Tuple[NvmlGpus, ManualClock]:
         driver.write(*lines)
         clock = WallClock()
         gpus = NvmlGpus(clock, nobodys, log, bus=lambda: bus, load=Counting)

@@ -49,8 +49,8 @@ def test_span(samples: List[Tuple[float, float]], last_s: Optional[float], expec
 
 
 def test_windows_join_without_a_seam() -> None:
-    whole = fold([(float(t), 0.1) for t in range(0, 121)], beat_s=1.0)
-    first = fold([(float(t), 0.1) for t in range(0, 60)], beat_s=1.0)
+    whole = fold([(float(t), 0.1) for t in range(121)], beat_s=1.0)
+    first = fold([(float(t), 0.1) for t in range(60)], beat_s=1.0)
     second = first.next()
     for t in range(60, 121):
         second = second.add(float(t), 0.1, 1.0)

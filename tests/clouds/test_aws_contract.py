@@ -7,6 +7,7 @@ from botocore.exceptions import ReadTimeoutError
 
 from reaper.clouds.aws.cloud import AwsCloud
 from reaper.model.resource import Place, ResourceId
+from reaper.ports import Cloud
 from tests.clouds.conftest import rid
 from tests.contracts.cloud_contract import CloudContract, CloudHarness
 from tests.fakes.faults import Faults, carried_out_then, fails, refuse
@@ -17,7 +18,7 @@ _OPERATIONS = {"stop": "StopInstances", "start": "StartInstances"}
 
 class AwsHarness:
     def __init__(self, cloud: AwsCloud, moto: MotoEc2, faults: Faults) -> None:
-        self.cloud = cloud
+        self.cloud: Cloud = cloud
         self.places = (Place("aws", ACCOUNT, "us-east-1"), Place("aws", ACCOUNT, "eu-central-1"))
         self._moto = moto
         self._faults = faults

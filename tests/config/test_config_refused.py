@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import reaper.config
 from reaper.config.document import Document
 from reaper.config.problems import LATER
 from reaper.errors import ConfigurationError, UsageError
+from tests.config.documents import full
 
 Tree = dict[str, Any]
 
@@ -272,6 +275,14 @@ def test_address_from_a_file_that_is_wrong_is_not_shown(tmp_path: Path) -> None:
     assert "sesame" not in problem
 
 
+def test_number_of_thousands_of_digits_is_refused_without_showing_it(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("schema = 1\nprotect.run = { ids = [0x" + "f" * 5000 + '], reason = "x" }\n', encoding="utf-8")
+
+    (problem,) = problems_at(tmp_path / "a.toml")
+
+    assert "protect.run.ids[0]: this number is not text" in problem
+
+
 def test_defaults_that_name_an_absent_channel_are_told_at_the_defaults() -> None:
     (problem,) = problems_of(good() | {"defaults": {"warn": {"via": ["log", "mail"]}}})
 
@@ -404,6 +415,39 @@ def test_empty_document_and_empty_path_are_refused() -> None:
     assert "says nothing" in problems_of({})[0]
     with pytest.raises(UsageError, match="empty"):
         reaper.config.find("")
+
+
+def paths_of(tree: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    below = tree.items() if isinstance(tree, dict) else ()
+    return [*([path] if path else []), *(deeper for key, value in below for deeper in paths_of(value, (*path, key)))]
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["5%", "2h", "log", "off", "i-0abc"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(paths_of(full())), ANYTHING), min_size=1, max_size=3))
+def test_whatever_stands_anywhere_is_either_understood_or_refused_with_sentences(changes: list[tuple[tuple[str, ...], Any]]) -> None:
+    document = full()
+    for (*tables, key), value in changes:
+        node: Any = document
+        for table in tables:
+            node = node.get(table) if isinstance(node, dict) else None
+        if isinstance(node, dict):
+            node[key] = value
+    try:
+        got = reaper.config.parse(document, "fleet.toml")
+        problems: tuple[str, ...] = ()
+    except ConfigurationError as refused:
+        got, problems = None, refused.problems
+
+    assert (got is None) is bool(problems)
+    assert got is None or reaper.config.remarks(got) is not None
+    assert all(problem.startswith("fleet.toml: ") and "; " in problem for problem in problems)
+    assert all("not understood (" not in problem for problem in problems)
 
 
 def test_every_key_of_the_document_has_a_note_in_the_schema() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reaper.config import values
+from reaper.config import pointers, values
 from reaper.config.values import Unreadable
 from reaper.model.schedule import DailyHours
 
@@ -136,7 +136,7 @@ def test_an_end_that_is_no_moment_is_refused(value: object) -> None:
 
 @pytest.mark.parametrize("value", ["i-0a1b2c3d4e5f60718", "i-0abc", "007", "aws:012345678901:us-gov-west-1:instance:i-0abc"])
 def test_ids_are_taken_as_they_stand(value: str) -> None:
-    assert values.instance_id(value) == value
+    assert pointers.instance_id(value) == value
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_ids_are_taken_as_they_stand(value: str) -> None:
 )
 def test_what_selects_nothing_as_an_id_is_refused(value: object) -> None:
     with pytest.raises(Unreadable):
-        values.instance_id(value)
+        pointers.instance_id(value)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_what_selects_nothing_as_an_id_is_refused(value: object) -> None:
     ],
 )
 def test_loopback_is_this_machine_only(url: str, local: bool) -> None:
-    assert values.loopback(url) is local
+    assert pointers.loopback(url) is local
 
 
 @pytest.mark.parametrize(("value", "refused"), [(4, False), (0, False), (-1, True), (True, True), (4.0, True), ("4", True), (10**7, True)])

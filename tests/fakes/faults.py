@@ -62,7 +62,8 @@ def refuse(code: str, message: str = "injected", *, status: int = 400) -> Make:
 
 
 def answer(request: AWSPreparedRequest, status: int, body: str, **headers: str) -> AWSResponse:
-    return AWSResponse(request.url, status, {"content-type": "text/xml", **headers}, _Raw(body.encode()))  # type: ignore[no-untyped-call]
+    answered: Any = {"content-type": "text/xml", **headers}
+    return AWSResponse(request.url, status, answered, _Raw(body.encode()))
 
 
 def replies(body: str, *, status: int = 200, **headers: str) -> Make:

@@ -80,10 +80,10 @@ class FakeImds:
                 except (BrokenPipeError, ConnectionResetError):
                     self.close_connection = True  # the client gave up waiting, as it should
 
-            def do_PUT(self) -> None:  # noqa: N802  the standard library's name
+            def do_PUT(self) -> None:
                 self.answer(fake.put)
 
-            def do_GET(self) -> None:  # noqa: N802
+            def do_GET(self) -> None:
                 self.answer(fake.get)
 
             def log_message(self, format: str, *args: Any) -> None:

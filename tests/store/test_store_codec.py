@@ -26,7 +26,7 @@ STORED = (
 )  # fmt: skip
 EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
-many = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+many = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def zones_of(value):

@@ -207,7 +207,7 @@ def test_damage_found_later_is_an_error_not_an_empty_answer(state):
     store = state.open()
     store.fact("mode")
     with closing(sqlite3.connect(path)) as connection:
-        (page,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'marks'").fetchone()
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'marks'").fetchone()
     overwritten(path, 4096 * (page - 1), b"\xff" * 4096)
 
     with pytest.raises(StoreError, match="is damaged"):

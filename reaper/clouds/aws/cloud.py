@@ -193,7 +193,8 @@ class AwsCloud:
             return Listed(place, instances=future.result())
         if not isinstance(error, CloudError):
             _LOG.error("listing not understood", place=str(place), error=f"{type(error).__name__}: {error}")
-        return Listed(place, failed=str(error) if isinstance(error, CloudError) else f"{place}: the listing is not understood: {error}")
+            return Listed(place, failed=f"{place}: the listing is not understood: {error}")
+        return Listed(place, failed=str(error) if str(place) in str(error) else f"{place}: {error}")
 
     def _list_region(self, region: str, account: str) -> tuple[Instance, ...]:
         """All or nothing: a page that fails fails the region. Without filters; those that are gone are dropped here."""

@@ -1,0 +1,127 @@
+"""
+A cloud in memory for tests: it obeys ports.Cloud, counts its calls and fails on request.
+
+It is held to the same contract tests as the real adapters (tests/contracts/).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from reaper.errors import CloudError, NotFound, WrongState
+from reaper.model.kinds.instance import Instance, InstanceState, Protections
+from reaper.model.resource import Place, ResourceId
+from reaper.ports import Clock, Listed
+
+
+class FakeCloud:
+    """
+    ``fail(method, error, times)``: the next calls raise. ``after(method, error)``: the next verb is carried out and its
+    answer lost. ``stops_in``: cycles of reads a machine spends in "stopping". ``failed_places``: place to reason.
+    """
+
+    def __init__(self, clock: Clock, name: str = "aws") -> None:
+        self.name = name
+        self.machines: dict[ResourceId, Instance] = {}
+        self.calls: list[tuple[str, ResourceId | None]] = []
+        self.failed_places: dict[Place, str] = {}
+        self.places: set[Place] = set()
+        self.stop_protected: dict[ResourceId, bool | None] = {}
+        self.off_by: timedelta | None = timedelta(0)
+        self.reads_in_transition = 0
+        self.before: Callable[[str, ResourceId | None], None] | None = None
+        self._clock = clock
+        self._errors: dict[str, list[CloudError]] = defaultdict(list)
+        self._lost: dict[str, list[CloudError]] = defaultdict(list)
+        self._turning: dict[ResourceId, int] = {}
+
+    # --- what tests do to it ------------------------------------------------------------------------------------------
+
+    def put(self, *machines: Instance) -> None:
+        for machine in machines:
+            self.machines[machine.id] = machine
+            self.places.add(_place(machine.id))
+
+    def change(self, resource: ResourceId, **fields: object) -> None:
+        self.machines[resource] = replace(self.machines[resource], **fields)  # type: ignore[arg-type]
+
+    def fail(self, method: str, error: CloudError, times: int = 1) -> None:
+        self._errors[method] += [error] * times
+
+    def lose_answer(self, method: str, error: CloudError) -> None:
+        self._lost[method].append(error)
+
+    def verbs(self, name: str | None = None) -> list[tuple[str, ResourceId | None]]:
+        """Mutating calls that arrived, refused ones included."""
+        return [call for call in self.calls if call[0] in ("stop", "start") and (name is None or call[0] == name)]
+
+    # --- ports.Cloud --------------------------------------------------------------------------------------------------
+
+    def list(self) -> tuple[Listed, ...]:
+        self._call("list", None)
+        answers = []
+        for place in sorted(self.places):
+            if place in self.failed_places:
+                answers.append(Listed(place, failed=self.failed_places[place]))
+            else:
+                answers.append(Listed(place, tuple(m for m in self.machines.values() if _place(m.id) == place)))
+        return tuple(answers)
+
+    def get(self, resource: ResourceId) -> Instance:
+        self._call("get", resource)
+        if resource not in self.machines:
+            raise NotFound(f"{resource} is not there", "InvalidInstanceID.NotFound")
+        self._settle(resource)
+        return self.machines[resource]
+
+    def protections(self, resource: ResourceId) -> Protections:
+        self.calls.append(("protections", resource))
+        value = self.stop_protected.get(resource, False)
+        return Protections(value, None if value is not None else "DescribeInstanceAttribute was denied")
+
+    def stop(self, resource: ResourceId) -> None:
+        self._verb("stop", resource, InstanceState.RUNNING, InstanceState.STOPPING)
+
+    def start(self, resource: ResourceId) -> None:
+        self._verb("start", resource, InstanceState.STOPPED, InstanceState.PENDING)
+
+    def skew(self, now: datetime) -> timedelta | None:
+        return self.off_by
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _call(self, method: str, resource: ResourceId | None) -> None:
+        self.calls.append((method, resource))
+        if self.before is not None:
+            self.before(method, resource)
+        if self._errors[method]:
+            raise self._errors[method].pop(0)
+
+    def _verb(self, name: str, resource: ResourceId, needs: InstanceState, becomes: InstanceState) -> None:
+        self._call(name, resource)
+        machine = self.machines.get(resource)
+        if machine is None:
+            raise NotFound(f"{resource} is not there", "InvalidInstanceID.NotFound")
+        if machine.state is not needs:
+            raise WrongState(f"{resource} is {machine.state}", "IncorrectInstanceState")
+        now = self._clock.now()
+        launched = now if name == "start" else machine.launched_at
+        self.machines[resource] = replace(machine, state=becomes, changed_at=now, launched_at=launched)
+        self._turning[resource] = self.reads_in_transition
+        if self._lost[name]:
+            raise self._lost[name].pop(0)
+
+    def _settle(self, resource: ResourceId) -> None:
+        machine = self.machines[resource]
+        if machine.state not in (InstanceState.STOPPING, InstanceState.PENDING):
+            return
+        left = self._turning.get(resource, 0)
+        self._turning[resource] = left - 1
+        if left <= 0:
+            done = InstanceState.STOPPED if machine.state is InstanceState.STOPPING else InstanceState.RUNNING
+            self.machines[resource] = replace(machine, state=done)
+
+
+def _place(resource: ResourceId) -> Place:
+    return Place(resource.cloud, resource.account, resource.place)
