@@ -233,6 +233,11 @@ class _Bad(Exception):
         super().__init__(path, problem)
 
 
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 32 else text[:32] + "..."
+
+
 def _number(low: float, high: float) -> _Reader:
     def read(value: Any, path: str) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -251,7 +256,7 @@ def _whole(low: int, high: int) -> _Reader:
         if isinstance(value, bool) or not isinstance(value, int):
             raise _Bad(path, "must be a whole number, not %s" % _kind(value))
         if not low <= value <= high:
-            raise _Bad(path, "is %d, outside %d..%d" % (value, low, high), "leave out a figure that is out of range")
+            raise _Bad(path, "is %s, outside %d..%d" % (_brief(value), low, high), "leave out a figure that is out of range")
         return value
 
     return read

@@ -225,6 +225,10 @@ class Store(Protocol):
         ...
 
     def release_lease(self, lease: Lease) -> None: ...
+    def held_lease(self) -> Lease | None:
+        """As it stands, run out or not; None: nobody holds it."""
+        ...
+
     def begin_attempt(
         self, attempt: Attempt, lease: Lease, now: datetime, entry: AuditEntry, admit: Callable[[tuple[Debit, ...]], str | None]
     ) -> None:

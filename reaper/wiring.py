@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from reaper.clock import SystemClock
-from reaper.clouds.readonly import ReadOnlyCloud
+from reaper.clouds.readonly import OnlyVerbs, ReadOnlyCloud
 from reaper.errors import ConfigurationError
 from reaper.metrics import Metrics
 from reaper.model.policy import Configuration, Mode
@@ -40,13 +40,16 @@ class Parts:
     ceiling: Mode
 
 
-def open_state(folder: Path, *, create: bool = True) -> Store:
-    """The store in a state folder. Raises StoreError."""
-    return open_store(folder / STATE_FILE, create=create)
+def open_state(folder: Path, *, create: bool = True, check: bool = True) -> Store:
+    """The store in a state folder. ``check``: look for damage first, which a short command may leave out. Raises StoreError."""
+    return open_store(folder / STATE_FILE, create=create, check=check)
 
 
 def build_clouds(configuration: Configuration, ceiling: Mode, clock: Clock, metrics: Metrics) -> dict[str, Cloud]:
-    """One adapter a configured cloud. Dry run is structural: with the ceiling observe there is no object that can act."""
+    """
+    One adapter a configured cloud. Dry run is structural: with the ceiling observe there is no object that can act, and a
+    verb that [scope] does not name at start has none either, so adding one takes a restart.
+    """
     from reaper.clouds.instrumented import InstrumentedCloud
 
     clouds: dict[str, Cloud] = {}
@@ -56,7 +59,7 @@ def build_clouds(configuration: Configuration, ceiling: Mode, clock: Clock, metr
         clouds["aws"] = InstrumentedCloud(AwsCloud(configuration.aws, clock=clock), metrics)
     if ceiling is Mode.OBSERVE:
         return {name: ReadOnlyCloud(cloud) for name, cloud in clouds.items()}
-    return clouds
+    return {name: OnlyVerbs(cloud, configuration.scope.verbs) for name, cloud in clouds.items()}
 
 
 def build_notifiers(configuration: Configuration) -> dict[str, Notifier]:
@@ -68,16 +71,29 @@ def build_notifiers(configuration: Configuration) -> dict[str, Notifier]:
     return notifiers
 
 
-def build(configuration: Configuration, state: Path, ceiling: Mode | None = None) -> Parts:
+def build(
+    configuration: Configuration,
+    state: Path,
+    ceiling: Mode | None = None,
+    *,
+    check: bool = True,
+    clock: Clock | None = None,
+    clouds: Mapping[str, Cloud] | None = None,
+) -> Parts:
     """
-    All parts over the state folder ``state``. ``ceiling`` None: the configuration's own mode.
+    All parts over the state folder ``state``. ``ceiling`` None: the configuration's own mode. ``check``: as in open_state.
+    ``clock`` and ``clouds`` stand in for the real ones; the ceiling binds those clouds as well.
 
     Raises StoreError, or ConfigurationError when no cloud is configured.
     """
     limit = configuration.mode if ceiling is None else min(ceiling, configuration.mode, key=lambda mode: mode is Mode.ENFORCE)
-    clock, metrics, board = SystemClock(), Metrics(), Board()
-    store = open_state(state)
-    clouds = build_clouds(configuration, limit, clock, metrics)
+    clock = clock if clock is not None else SystemClock()
+    metrics, board = Metrics(), Board()
+    store = open_state(state, check=check)
+    if clouds is None:
+        clouds = build_clouds(configuration, limit, clock, metrics)
+    elif limit is Mode.OBSERVE:
+        clouds = {name: ReadOnlyCloud(cloud) for name, cloud in clouds.items()}
     if not clouds:
         store.close()
         raise ConfigurationError((f"{configuration.source}: clouds: names no cloud; add [clouds.aws]",))

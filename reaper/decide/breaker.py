@@ -6,7 +6,7 @@ it. Fewer than three machines have no breaker.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from reaper.model.policy import BreakerTerms
@@ -18,7 +18,10 @@ SMALLEST_FLEET = 3
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One machine's last change of activity. ``was``: what it was just before; ``agent``: its agent's version."""
+    """
+    One machine's last turn: since when it is not BUSY, or BUSY again. ``was``: what it was just before that; ``now``: what
+    it is; ``agent``: its agent's version.
+    """
 
     resource: ResourceId
     at: datetime
@@ -41,14 +44,19 @@ class Jump:
 
 
 def turned(before: Mapping[ResourceId, Turn], activities: Mapping[ResourceId, tuple[Activity, str | None]], now: datetime) -> dict[ResourceId, Turn]:
-    """The newest change of every machine. One seen for the first time has not turned from anything."""
+    """
+    The newest turn of every machine. One seen for the first time has not turned from anything.
+
+    From unknown to idle (or back) is no new turn: an agent that is restarted with a blind driver falls silent first, and
+    its machine was still BUSY just before.
+    """
     after: dict[ResourceId, Turn] = {}
     for resource, (activity, agent) in activities.items():
         last = before.get(resource)
         if last is None:
             after[resource] = Turn(resource, now, Activity.UNKNOWN, activity, agent)
-        elif last.now is activity:
-            after[resource] = last
+        elif last.now is activity or Activity.BUSY not in (last.now, activity):
+            after[resource] = replace(last, now=activity, agent=agent if agent is not None else last.agent)
         else:
             after[resource] = Turn(resource, now, last.now, activity, agent)
     return after
@@ -66,11 +74,14 @@ def jump(turns: Sequence[Turn], terms: BreakerTerms | None, now: datetime, term:
     for turn in turns:
         if turn.agent is not None:
             groups.setdefault(f"agents of version {turn.agent}", []).append(turn)
+    machines: set[ResourceId] = set()
+    reasons: list[str] = []
     for name, members in groups.items():
         if len(members) < SMALLEST_FLEET:
             continue
         fell = [t for t in members if t.was is Activity.BUSY and t.now is not Activity.BUSY and now - t.at <= terms.within]
         if len(fell) >= terms.at_least and len(fell) >= terms.share * len(members):
-            because = f"{len(fell)} of {len(members)} of {name} turned idle or unknown within {terms.within}"
-            return Jump(tuple(sorted(t.resource for t in fell)), now, now + term, because)
-    return None
+            machines.update(t.resource for t in fell)
+            reasons.append(f"{len(fell)} of {len(members)} of {name} turned idle or unknown within {terms.within}")
+    # All groups in one: two versions that fall together must not hide one another.
+    return Jump(tuple(sorted(machines)), now, now + term, "; ".join(reasons)) if machines else None

@@ -8,7 +8,7 @@ before it got here. A gang is admitted whole or not at all.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from reaper.model.plan import Debit
@@ -49,7 +49,8 @@ def limits(budget: CountBudget, debits: Sequence[Debit], now: datetime, running:
         return sum(1 for debit in debits if debit.at > moment)
 
     hour, minute = now - timedelta(hours=1), now - timedelta(minutes=1)
-    midnight = now.astimezone(ZoneInfo(budget.zone)).replace(hour=0, minute=0, second=0, microsecond=0)
+    # Where clocks are set back over midnight it comes twice: the day begins with the first one (fold 0).
+    midnight = now.astimezone(ZoneInfo(budget.zone)).replace(hour=0, minute=0, second=0, microsecond=0, fold=0).astimezone(UTC)
     today = sum(1 for debit in debits if debit.at >= midnight)
     found = []
     if budget.per_minute is not None:

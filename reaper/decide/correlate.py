@@ -1,8 +1,9 @@
 """What a machine is doing now, from every source that covers it: any that says BUSY wins, IDLE needs all, the rest is UNKNOWN."""
 
+import math
 from datetime import datetime
 
-from reaper.decide.facts import Facts, silent_for
+from reaper.decide.facts import MOST_AHEAD, Facts, silent_for
 from reaper.model.policy import MIB
 from reaper.model.signal import Observation, State
 
@@ -18,14 +19,33 @@ def state_of(facts: Facts, now: datetime) -> State:
     busy = busy_sign(facts, newest)
     if busy is not None:
         return State.STARVED if busy.startswith("data wait") else State.WORKING
-    if facts.distrust or quiet is None or silent_for(facts, now) is not None or not newest.verified:
+    if facts.distrust is not None or quiet is None or silent_for(facts, now) is not None or not newest.verified:
         return State.BLIND
-    seen = sum(1 for gpu in newest.gpus if gpu.peak is not None and gpu.covered_s)
-    if newest.sampler not in ("ok", "no-gpu") or (facts.gpus is not None and seen != facts.gpus):
+    if newest.ended_at - now > MOST_AHEAD or newest.sampler not in ("ok", "no-gpu"):
+        return State.BLIND
+    if facts.gpus is None or readable(newest) != facts.gpus or misfit(facts, newest) is not None:
         return State.BLIND
     if any(gpu.held for gpu in newest.gpus):
         return State.HELD
     return State.IDLE
+
+
+def figure(value: float | None) -> float | None:
+    """A figure as sent, or None where it cannot be one: NaN, infinite and below zero compare as quiet and say nothing."""
+    return value if value is not None and math.isfinite(value) and value >= 0.0 else None
+
+
+def readable(seen: Observation) -> int:
+    """How many GPUs this window could read: each counts once, however often it is named."""
+    return len({gpu.uuid for gpu in seen.gpus if figure(gpu.peak) is not None and figure(gpu.covered_s)})
+
+
+def misfit(facts: Facts, seen: Observation) -> str | None:
+    """The first reported GPU type that is not the one the inventory tells; None: all fit, or one side does not say."""
+    model = facts.instance.gpu_model
+    if model is None:
+        return None
+    return next((gpu.model for gpu in seen.gpus if gpu.model is not None and model.lower() not in gpu.model.lower()), None)
 
 
 def busy_sign(facts: Facts, seen: Observation) -> str | None:
@@ -37,14 +57,17 @@ def busy_sign(facts: Facts, seen: Observation) -> str | None:
     net = (policy.busy.net_mib_s if policy else 5.0) * MIB
     starved = policy.starved_above if policy else 0.30
     for gpu in seen.gpus:
-        if gpu.peak is not None and gpu.peak > gpu_limit:
-            return f"GPU peak {gpu.peak:.0%}"
+        peak = figure(gpu.peak)
+        if peak is not None and peak > gpu_limit:
+            return f"GPU peak {peak:.0%}"
     for tree in seen.loaders or ():
-        if tree.wait is not None and tree.wait >= starved:
-            return f"data wait {tree.wait:.0%}"
+        wait = figure(tree.wait)
+        if wait is not None and wait >= starved:
+            return f"data wait {wait:.0%}"
     for tree in seen.loaders or ():
-        if tree.cpu_cores is not None and tree.cpu_cores >= cpu:
-            return f"a GPU's owner used {tree.cpu_cores:.2f} cores"
+        cores = figure(tree.cpu_cores)
+        if cores is not None and cores >= cpu:
+            return f"a GPU's owner used {cores:.2f} cores"
     if seen.cpu_ratio is not None and seen.cpu_ratio >= cpu:
         return f"CPU {seen.cpu_ratio:.0%}"
     if seen.disk_bytes_per_s is not None and seen.disk_bytes_per_s >= disk:

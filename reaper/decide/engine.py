@@ -49,11 +49,13 @@ def choose(findings: Iterable[Finding]) -> tuple[Verdict, Action, Finding | None
     cause never lifts an objection.
     """
     kept = tuple(findings)
-    nominated = [f for f in kept if f.kind is FindingKind.NOMINATE and f.action is not None and f.action is not Action.KEEP]
+    nominated = [f for f in kept if f.kind is FindingKind.NOMINATE and f.action is not None]
     if not nominated:
         return Verdict.KEEP, Action.KEEP, None, None
     gentlest = min((f.action for f in nominated if f.action is not None), key=lambda action: action.harshness)
     chosen = [f for f in nominated if f.action is gentlest]
+    if gentlest is Action.KEEP:  # a cause that asks to keep it is the gentlest of all
+        return Verdict.KEEP, Action.KEEP, chosen[0], None
     objections = [
         f
         for f in kept

@@ -88,11 +88,15 @@ class Facts:
         return terms.idle_for if self.quiet.unheld_for >= terms.idle_for else terms.held_for
 
 
+MOST_AHEAD = timedelta(seconds=30)
+"""How far ahead of us a moment may lie that was ours when it was written. Further, and a clock was set back: no age is known."""
+
+
 HOLE_PERIODS = 3
 
 
 def silent_for(facts: Facts, now: datetime) -> timedelta | None:
-    """How long ago the newest verified window ended, when that is over three report periods; None: fresh."""
+    """How long ago the newest verified window ended, when that is over three report periods; None: fresh, or there is none."""
     if facts.quiet is None:
         return None
     age = now - facts.quiet.until

@@ -6,9 +6,10 @@ Whatever began between the warning and the stop is seen here or not at all.
 
 from datetime import datetime
 
-from reaper.decide.correlate import busy_sign
-from reaper.decide.facts import Facts
+from reaper.decide.correlate import busy_sign, state_of
+from reaper.decide.facts import MOST_AHEAD, Facts
 from reaper.model.mark import Mark, Stage
+from reaper.model.signal import Activity
 
 HOOK_OK = "ok"
 
@@ -17,7 +18,8 @@ def last_look(mark: Mark, facts: Facts, now: datetime, *, observe: bool = False)
     """
     Why it may not act yet; None when the newest window is the last look.
 
-    ``observe``: nobody is told and nothing is stopped, so any idle window begun after due will do, however old.
+    ``observe``: nobody is told and nothing is stopped, so any idle window begun after due will do, however old, and a
+    pre-stop hook has nothing to say.
     """
     if mark.stage is not Stage.DUE or mark.due_at is None:
         return "its wait is not served"
@@ -31,6 +33,14 @@ def last_look(mark: Mark, facts: Facts, now: datetime, *, observe: bool = False)
         return f"the newest report shows work: {sign or 'not quiet for the whole window'}"
     if not observe and now - seen.ended_at > quiet.period:
         return f"the newest report ended {(now - seen.ended_at).total_seconds():.0f} s ago, over one report period"
+    if seen.ended_at - now > MOST_AHEAD:
+        return "the newest report ended in the future: a clock was set back"
+    # No sign of work is not yet idle: what the window could not read shows no sign either.
+    state = state_of(facts, seen.ended_at if observe else now)
+    if state.activity is not Activity.IDLE:
+        return f"the newest report does not show it idle: {state}"
+    if observe:
+        return None  # no agent was told, so no hook has run
     if seen.hook_installed and seen.hook_outcome != HOOK_OK and now - mark.due_at < policy.hook_veto_up_to:
         return f"its pre-stop hook said {seen.hook_outcome or 'nothing'}"
     return None

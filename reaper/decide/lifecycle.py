@@ -9,6 +9,7 @@ nominating any more clears it. Every change is an event, an unmark as loud as a 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from reaper.decide.causes import gpu_idle, held
 from reaper.decide.guards import snoozed
 from reaper.model.decision import Decision, Verdict
 from reaper.model.mark import Mark, MarkChange, MarkEvent, Stage
@@ -69,6 +70,8 @@ def _cleared_by(mark: Mark, decision: Decision, policy: Policy | None) -> str | 
         return f"it came under policy {policy.name}"
     if policy.digest != mark.policy_digest:
         return f"policy {policy.name} changed"
+    if mark.cause == gpu_idle.NAME and decision.cause == held.NAME:
+        return "something was put on its GPUs"  # somebody came: who was warned before that is not warned of this
     for finding in decision.objections:
         if finding.rule in CLEARING_HOLDS:
             return finding.because

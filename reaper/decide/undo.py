@@ -37,9 +37,12 @@ def _foreign(instance: Instance) -> dict[str, str]:
 
 
 def _moved(was: Instance, current: Instance) -> bool:
-    """A different launch, or a transition clearly after ours. Where the cloud tells neither, only the state can speak."""
-    if was.launched_at is not None and current.launched_at is not None and was.launched_at != current.launched_at:
+    """
+    A different launch, or another transition than ours. Where the cloud told neither time, only the state can speak; one
+    that came or went since is not ours.
+    """
+    if was.launched_at != current.launched_at:
         return True
-    if was.changed_at is not None and current.changed_at is not None:
-        return abs(current.changed_at - was.changed_at) > timedelta(seconds=2)
-    return False
+    if was.changed_at is None or current.changed_at is None:
+        return was.changed_at is not current.changed_at
+    return abs(current.changed_at - was.changed_at) > timedelta(seconds=2)

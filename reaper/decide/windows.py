@@ -43,11 +43,15 @@ def period_of(window_s: float) -> timedelta:
 
 
 class Track:
-    """One signal of one device: the staircase of its peaks, and the seconds it did not cover."""
+    """
+    One signal of one device: the staircase of its peaks, and the seconds it did not cover. ``born``: when it was first
+    named; all time before is lost.
+    """
 
-    __slots__ = ("_ends", "_lost_ends", "_lost_sums", "_peaks", "lost")
+    __slots__ = ("_born", "_ends", "_lost_ends", "_lost_sums", "_peaks", "lost")
 
-    def __init__(self) -> None:
+    def __init__(self, born: float = -math.inf) -> None:
+        self._born = born
         self._ends: list[float] = []
         self._peaks: list[float] = []
         self._lost_ends: list[float] = []
@@ -83,7 +87,7 @@ class Track:
         return (self._ends[low - 1], self._peaks[low - 1]) if low else None
 
     def lost_since(self, moment: float) -> float:
-        """Uncovered seconds in windows that ended after ``moment``; at most a quantum too many, never too few."""
+        """Uncovered seconds before its birth and in windows that ended after ``moment``; at most a quantum too many, never too few."""
         low, high = 0, len(self._lost_ends)
         while low < high:
             middle = (low + high) // 2
@@ -91,7 +95,7 @@ class Track:
                 low = middle + 1
             else:
                 high = middle
-        return self.lost - (self._lost_sums[low - 1] if low else 0.0)
+        return self.lost - (self._lost_sums[low - 1] if low else 0.0) + max(self._born - moment, 0.0)
 
     def forget(self, before: float) -> None:
         """Drop steps of lost time that no span reaches any more; one is kept as the floor of the sum."""
@@ -182,28 +186,20 @@ class IdleClock:
         given = {gpu.uuid: gpu for gpu in seen.gpus}
         for uuid in given:
             if uuid not in self._gpus:  # a device that was not there from the start has lost the time before it
-                self._gpus[uuid] = self._since(before)
+                self._gpus[uuid] = Track(born=before)
         for uuid, track in self._gpus.items():
             gpu = given.get(uuid)
             covered = min(gpu.covered_s, seen.window_s) if gpu and gpu.peak is not None and gpu.covered_s is not None else 0.0
             track.lose(seen.up_s, elapsed - covered, quantum)
         for signal, known in _host_known(seen).items():
-            if signal not in self._host:
-                self._host[signal] = self._since(before)
-            track = self._host[signal]
+            track = self._host.setdefault(signal, Track(born=before))
             track.lose(seen.up_s, elapsed - (min(seen.window_s, elapsed) if known else 0.0), quantum)
-
-    def _since(self, moment: float) -> Track:
-        """A track of what was first seen at ``moment``: the stretch before is lost, and a span that begins later does not miss it."""
-        track = Track()
-        track.lose(moment, moment - self._began, 0.0)
-        return track
 
     def _push(self, seen: Observation) -> None:
         for gpu in seen.gpus:
             if gpu.peak is not None:
                 if gpu.uuid not in self._gpus:  # first named by an unverified voice: it has covered nothing so far
-                    self._gpus[gpu.uuid] = self._since(self._until if self._until is not None else self._began)
+                    self._gpus[gpu.uuid] = Track(born=self._until if self._until is not None else self._began)
                 self._gpus[gpu.uuid].push(seen.up_s, _up_to(gpu.peak, 0.001))
             if gpu.held:
                 self._held_until = max(self._held_until, seen.up_s)
@@ -257,7 +253,7 @@ class IdleClock:
             until=at,
             began_at=moment(self._began),
             period=timedelta(seconds=self._period_s),
-            devices=sum(1 for gpu in newest.gpus if gpu.peak is not None and gpu.covered_s),
+            devices=len({gpu.uuid for gpu in newest.gpus if gpu.peak is not None and gpu.covered_s}),
             covered={span: self._least({f"gpu {u}": t for u, t in self._gpus.items()}, span) for span in spans},
             host_covered={span: self._least({s.value: t for s, t in self._host.items()}, span) for span in spans},
             last_busy=last_busy,
@@ -279,7 +275,7 @@ class IdleClock:
 
     def _least(self, tracks: dict[str, Track], span: timedelta) -> tuple[float, str]:
         """The share of ``span`` (0..1) that the least covered track covers, and its name; no track covers nothing."""
-        if not tracks or self._until is None:
+        if not tracks or self._until is None or span <= timedelta(0):
             return 0.0, "nothing"
         seconds = span.total_seconds()
         start = max(self._until - seconds, self._began)

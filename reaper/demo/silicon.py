@@ -39,7 +39,7 @@ class Silicon:
         moments = [first + SAMPLE_EVERY_S * (i + 1) for i in range(due)]
         if moments:
             self._sampled_s = moments[-1]
-        gpus = tuple(self._gpu(i, act, moments, now - first) for i in range(self._chip.count))
+        gpus = tuple(self._gpu(i, act, moments) for i in range(self._chip.count))
         return GpuSnapshot(gpus=gpus, count=self._chip.count, driver=_DRIVER)
 
     def look(self, gpus: Sequence[GpuReading]) -> tuple[TreeReading, ...] | None:
@@ -58,15 +58,14 @@ class Silicon:
     def close(self) -> None:
         """Nothing is open."""
 
-    def _gpu(self, index: int, act: Act, moments: Sequence[float], elapsed_s: float) -> GpuReading:
+    def _gpu(self, index: int, act: Act, moments: Sequence[float]) -> GpuReading:
         last = index == self._chip.count - 1
         if act is Act.ONE_LOST and last:
             return GpuReading(self._uuids[index], self._chip.model, trouble="GPU is lost")
         works = act is Act.TRAINING or (act is Act.ONE_WORKS and last)
         owned = works or act in (Act.STARVED, Act.NOTEBOOK)
         watts = 65.0 if works else 30.0 if owned else 12.0
-        if moments:
-            self._energy_j[index] += watts * elapsed_s
+        self._energy_j[index] += watts * SAMPLE_EVERY_S * len(moments)
         return GpuReading(
             self._uuids[index],
             self._chip.model,

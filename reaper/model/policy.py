@@ -1,5 +1,6 @@
 """What the operator wrote, after it was read and checked. Nothing here can be wrong in a way that `check` would find."""
 
+import unicodedata
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -207,6 +208,27 @@ def gang_key(instance: Instance, same: tuple[str, ...]) -> str | None:
         if value:
             return f"{rule}={value}@{instance.id.cloud}:{instance.id.account}"
     return None
+
+
+def gang_keys(instance: Instance, same: tuple[str, ...]) -> frozenset[str]:
+    """
+    Every value of ``same`` that the machine has. Machines that share one are of one job: a member whose tag was forgotten
+    is still in the placement group. Keys and values of tags compare without regard to case and width.
+    """
+    found = set()
+    for rule in same:
+        key = _folded(rule.removeprefix("tag:"))
+        values = (
+            [instance.placement_group]
+            if rule == "placement-group"
+            else [value for name, value in instance.tags.items() if _folded(name) == key]
+        )
+        found |= {f"{rule}={_folded(value)}@{instance.id.cloud}:{instance.id.account}" for value in values if value and _folded(value)}
+    return frozenset(found)
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).strip().casefold()
 
 
 def owner_of(instance: Instance, keys: tuple[str, ...]) -> str | None:

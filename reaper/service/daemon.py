@@ -5,7 +5,6 @@ A cycle that breaks off is logged and counted, and the next one starts from the 
 """
 
 import random
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -34,6 +33,13 @@ class ConfigurationSource(Protocol):
     def current(self) -> tuple[Configuration, str | None]: ...
 
 
+class Stop(Protocol):
+    """What ends the loop: a threading.Event, or something that can also end one wait early."""
+
+    def is_set(self) -> bool: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
 @dataclass(slots=True)
 class Daemon:
     """``ceiling``: what this process may do at most, whatever the configuration says later. ``seen``: called after each cycle."""
@@ -55,7 +61,7 @@ class Daemon:
         """After the first cycle, even if places failed; a process that waits for the lease is ready as well."""
         return self.cycled_at is not None
 
-    def run(self, stop: threading.Event) -> None:
+    def run(self, stop: Stop) -> None:
         """Until ``stop`` is set; at most one cycle longer."""
         self.watch.rebuild(self.store, self.clock.now())
         while not stop.is_set():

@@ -57,6 +57,11 @@ class Acting(Transactions):
                 .values(holder=_NOBODY, expires_at=0)
             )
 
+    def held_lease(self) -> Lease | None:
+        with self._read() as connection:
+            held = _lease(connection)
+        return None if held is None or held.holder == _NOBODY else held
+
     def begin_attempt(
         self, attempt: Attempt, lease: Lease, now: datetime, entry: AuditEntry, admit: Callable[[tuple[Debit, ...]], str | None]
     ) -> None:

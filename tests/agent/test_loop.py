@@ -16,7 +16,18 @@ from agent.readings import GpuReading, GpuSnapshot, HostReading, TreeReading
 from agent.report import Report, decode, encode
 from agent.sampler import Sampler
 from agent.state import Memory, load_memory, read_status, save_memory
-from tests.agent.doubles import BOOT, OTHER, RESOURCE, KeptReports, Lines, ManualClock, PatientClock, ScriptedGpus, ScriptedHost, gpu
+from tests.agent.doubles import (
+    BOOT,
+    OTHER,
+    RESOURCE,
+    KeptReports,
+    Lines,
+    ManualClock,
+    PatientClock,
+    ScriptedGpus,
+    ScriptedHost,
+    gpu,
+)
 from tests.agent.doubles import settings as make_settings
 
 Script = Callable[[], GpuSnapshot]

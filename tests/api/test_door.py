@@ -8,11 +8,13 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from agent.report import decode_answer
 from reaper.api.app import App, Limits
 from reaper.api.server import MOST_HEAD_BYTES, Server, Tls
 from reaper.errors import ReaperError
+from reaper.log import configure
 from reaper.metrics import Metrics
 from reaper.service import tokens
 from reaper.service.board import Board
@@ -406,14 +408,17 @@ def test_bug_inside_is_a_500_that_tells_the_agent_to_keep_its_report(door):
     assert door.post()[0] == 202
 
 
-def test_tokens_and_bodies_are_never_logged(door, capfd):
-    door.store.down = True
-    door.post(body(1, boot="boot-secret"))
-    door.store.down = False
-    door.post(b'{"secret-body"', token=door.token)
-    door.post(token="irt_" + "f" * 16 + "_secretsecret")
+def test_tokens_and_bodies_are_never_logged(door, caplog):
+    configure()
+    with capture_logs() as events, caplog.at_level("DEBUG"):
+        door.store.down = True
+        door.post(body(1, boot="boot-secret"))
+        door.store.down = False
+        door.post(b'{"secret-body"', token=door.token)
+        door.post(token="irt_" + "f" * 16 + "_secretsecret")
+        door.raw(f"BROKEN {door.token}\r\n\r\n".encode())
 
-    out = "".join(capfd.readouterr())
+    out = repr(events) + caplog.text
     assert "report not kept" in out
     for secret in (door.token.split("_", 2)[2], "secretsecret", "boot-secret", "secret-body"):
         assert secret not in out

@@ -11,7 +11,22 @@ from pathlib import Path
 import pytest
 
 from agent.report import (
-    Answer, Gpu, Hooks, Host, Job, Keep, Loader, Report, Sampler, Totals, UnknownVersion, Upcoming, decode, decode_answer, encode, is_resource_id,
+    Answer,
+    Gpu,
+    Hooks,
+    Host,
+    Job,
+    Keep,
+    Loader,
+    Report,
+    Sampler,
+    Totals,
+    UnknownVersion,
+    Upcoming,
+    decode,
+    decode_answer,
+    encode,
+    is_resource_id,
 )  # fmt: skip
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -105,8 +120,8 @@ def test_newer_major_version_is_told_to_upgrade_the_reaper() -> None:
 def test_report_of_sixteen_gpus_is_well_below_the_bound() -> None:
     from dataclasses import replace
 
-    gpus = tuple(replace(FULL_REPORT.gpus[0], uuid="GPU-%036d" % i) for i in range(16))
-    loader = tuple(replace(FULL_REPORT.loader[0], id="pid-%d" % i) for i in range(16)) if FULL_REPORT.loader else ()
+    gpus = tuple(replace(FULL_REPORT.gpus[0], uuid=f"GPU-{i:036d}") for i in range(16))
+    loader = tuple(replace(FULL_REPORT.loader[0], id=f"pid-{i}") for i in range(16)) if FULL_REPORT.loader else ()
 
     assert len(encode(replace(FULL_REPORT, gpus=gpus, loader=loader))) < 8192
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple, Union
+from typing import Any
 
 import pytest
 
@@ -12,14 +13,14 @@ from agent.report import ReportError, decode, decode_answer
 
 GOOD = Path(__file__).with_name("golden").joinpath("report-v1.json").read_bytes()
 SENDER = "aws:123456789012:eu-west-1:instance:i-0abc"
-Change = Callable[[Dict[str, Any]], object]
+Change = Callable[[dict[str, Any]], object]
 TERABYTE_TIMES_A_LOT = 2**63
 
 
 def put(path: str, value: Any) -> Change:
     """Set the field at ``gpus.0.uuid``."""
 
-    def change(document: Dict[str, Any]) -> None:
+    def change(document: dict[str, Any]) -> None:
         at: Any = document
         *way, last = [int(p) if p.isdigit() else p for p in path.split(".")]
         for part in way:
@@ -30,7 +31,7 @@ def put(path: str, value: Any) -> Change:
 
 
 def without(path: str) -> Change:
-    def change(document: Dict[str, Any]) -> None:
+    def change(document: dict[str, Any]) -> None:
         at: Any = document
         *way, last = [int(p) if p.isdigit() else p for p in path.split(".")]
         for part in way:
@@ -41,7 +42,7 @@ def without(path: str) -> Change:
 
 
 # sentence id, what is changed in the good report, the path that must be named, words of the problem
-CHANGES: List[Tuple[str, Change, str, str]] = [
+CHANGES: list[tuple[str, Change, str, str]] = [
     ("version_is_missing", without("v"), "v", "is missing"),
     ("version_is_zero", put("v", 0), "v", "is 0, outside 1.."),
     ("version_is_text", put("v", "1"), "v", "must be a whole number, not text"),
@@ -77,7 +78,7 @@ CHANGES: List[Tuple[str, Change, str, str]] = [
     ("a_gpu_is_null", put("gpus.0", None), "gpus[0]", "must be an object, not null"),
     ("a_gpu_has_no_uuid", without("gpus.1.uuid"), "gpus[1].uuid", "is missing"),
     ("two_gpus_are_the_same", put("gpus.1.uuid", "GPU-5eed0000-0000-4000-8000-000000000000"), "gpus[1].uuid", "is the same as gpus[0].uuid"),
-    ("too_many_gpus", put("gpus", [{"uuid": "GPU-%d" % i} for i in range(65)]), "gpus", "has 65 items, more than 64"),
+    ("too_many_gpus", put("gpus", [{"uuid": f"GPU-{i}"} for i in range(65)]), "gpus", "has 65 items, more than 64"),
     ("peak_is_a_percentage", put("gpus.0.peak_ratio", 97), "gpus[0].peak_ratio", "is 97, outside 0..1"),
     ("peak_is_negative", put("gpus.0.peak_ratio", -0.01), "gpus[0].peak_ratio", "outside 0..1"),
     ("peak_is_text", put("gpus.0.peak_ratio", "N/A"), "gpus[0].peak_ratio", "must be a number, not text"),
@@ -121,12 +122,12 @@ def test_report_is_refused_by_sender_path_and_cause(change: Change, path: str, w
         decode(json.dumps(document).encode())
     error = caught.value
     assert (error.resource, error.path) == (SENDER, path)
-    assert str(error).startswith("report of %s: %s %s" % (SENDER, path, words[:1]))
+    assert str(error).startswith(f"report of {SENDER}: {path} ")
     assert words in str(error)
 
 
 # sentence id, the body, the path, words; the sender cannot be read from these
-BODIES: List[Tuple[str, Union[bytes, Change], str, str]] = [
+BODIES: list[tuple[str, bytes | Change, str, str]] = [
     ("nothing_at_all", b"", "body", "is not JSON"),
     ("blank", b"   ", "body", "is not JSON"),
     ("cut_off_in_the_middle", GOOD[: len(GOOD) // 2], "body", "was it cut off on the way?"),
@@ -156,7 +157,7 @@ BODIES: List[Tuple[str, Union[bytes, Change], str, str]] = [
 
 
 @pytest.mark.parametrize(("body", "path", "words"), [b[1:] for b in BODIES], ids=[b[0] for b in BODIES])
-def test_body_without_a_readable_sender_is_refused_by_path_and_cause(body: Union[bytes, Change], path: str, words: str) -> None:
+def test_body_without_a_readable_sender_is_refused_by_path_and_cause(body: bytes | Change, path: str, words: str) -> None:
     if not isinstance(body, bytes):
         document = json.loads(GOOD)
         body(document)
@@ -168,12 +169,13 @@ def test_body_without_a_readable_sender_is_refused_by_path_and_cause(body: Union
     assert words in str(caught.value)
 
 
-def test_message_about_a_huge_number_stays_short() -> None:
-    document = GOOD.replace(b'"seq":86460250', b'"seq":' + b"9" * 4000)
+@pytest.mark.parametrize("field", [b'"seq":86460250', b'"up_s":86460.25', b'"v":1', b'"cpu_ratio":0.25'])
+def test_number_of_thousands_of_digits_is_refused_in_a_short_message(field: bytes) -> None:
+    document = GOOD.replace(field, field.split(b":")[0] + b":" + b"9" * 4000)
 
     with pytest.raises(ReportError) as caught:
         decode(document)
-    assert len(str(caught.value)) < 1000
+    assert len(str(caught.value)) < 250
 
 
 ANSWERS = [

@@ -22,13 +22,14 @@ def gpu_idle(facts: Facts, now: datetime) -> Finding | None:
         return None
     if not facts.gpus and not quiet.devices:
         return None
-    if quiet.unheld_for < policy.idle.idle_for:
+    idle_for = min(quiet.unheld_for, quiet.quiet_for)
+    if idle_for < policy.idle.idle_for:
         return None
     return nominate(
         NAME,
         Action.STOP,
-        because=f"every GPU at or below {policy.idle.gpu_at_most:.0%} and nothing held for {span_text(quiet.unheld_for)}",
-        value=span_text(quiet.unheld_for),
+        because=f"every GPU at or below {policy.idle.gpu_at_most:.0%} and nothing held for {span_text(idle_for)}",
+        value=span_text(idle_for),
         limit=span_text(policy.idle.idle_for),
         age=now - quiet.until,
         change=f"any GPU above {policy.idle.gpu_at_most:.0%}, a process on a GPU, or work on CPU, disk or network",

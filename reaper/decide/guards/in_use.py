@@ -7,7 +7,7 @@ figure that every agent sends is missing for more than a tenth of the term.
 
 from datetime import datetime
 
-from reaper.decide.correlate import busy_sign
+from reaper.decide.correlate import busy_sign, figure
 from reaper.decide.facts import Facts
 from reaper.decide.findings import hold, span_text
 from reaper.decide.guards.blind import COVERAGE
@@ -25,13 +25,18 @@ def in_use(facts: Facts, now: datetime) -> Finding | None:
         return hold(NAME, sign, age=now - newest.ended_at, change="a quiet window")
     missing = [
         name
-        for name, value in (("CPU", newest.cpu_ratio), ("disk", newest.disk_bytes_per_s), ("network", newest.net_bytes_per_s))
-        if value is None
+        for name, value in (
+            ("CPU", newest.cpu_ratio),
+            ("disk", newest.disk_bytes_per_s),
+            ("network", newest.net_bytes_per_s),
+            *(("the CPU of a GPU's owner", tree.cpu_cores) for tree in newest.loaders or ()),
+        )
+        if figure(value) is None
     ]
     if missing:
         return hold(NAME, f"{' and '.join(missing)} not readable in the newest report", change="an agent that can read them")
     if quiet is not None and span is not None and quiet.quiet_for >= span:
         share, signal = quiet.host_covered.get(span, (0.0, "nothing"))
-        if share < COVERAGE:
+        if not share >= COVERAGE:  # written so that NaN is not enough
             return hold(NAME, f"{signal} readable for {share:.0%} of the last {span_text(span)}", value=f"{share:.0%}", limit=f"{COVERAGE:.0%}")
     return None

@@ -7,6 +7,7 @@ such a window as busy; this is the second line, and it holds where the figure is
 
 from datetime import datetime
 
+from reaper.decide.correlate import figure
 from reaper.decide.facts import Facts
 from reaper.decide.findings import hold
 from reaper.model.decision import Finding
@@ -24,8 +25,9 @@ def starved(facts: Facts, now: datetime) -> Finding | None:
     if owned and not newest.loaders:
         return hold(NAME, "a process may hold a GPU and its data wait is not readable", age=age, change="rights to read /proc/PID/io")
     for tree in newest.loaders or ():
-        if tree.wait is None:
+        wait = figure(tree.wait)
+        if wait is None:
             return hold(NAME, f"data wait of {tree.id} not readable", age=age, change="rights to read /proc/PID/io")
-        if tree.wait >= policy.starved_above:
-            return hold(NAME, f"{tree.id} waited for data {tree.wait:.0%} of the window", value=f"{tree.wait:.0%}", limit=f"{policy.starved_above:.0%}", age=age)
+        if wait >= policy.starved_above:
+            return hold(NAME, f"{tree.id} waited for data {wait:.0%} of the window", value=f"{wait:.0%}", limit=f"{policy.starved_above:.0%}", age=age)
     return None
