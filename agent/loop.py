@@ -279,10 +279,12 @@ def run_loop(
             clock.wait(stop, loop.next_beat_in(clock.boot_s()))
     finally:
         notify("STOPPING=1")
-        loop.end(hand_over=windows is None)
-        if not sampler.close():
-            log.warning("driver call still outstanding at the end", call=gpus.doing)
-        outbox.close()
+        try:
+            loop.end(hand_over=windows is None)
+        finally:  # whatever went wrong: the driver's session is closed, and what was not sent is kept
+            if not sampler.close():
+                log.warning("driver call still outstanding at the end", call=gpus.doing)
+            outbox.close()
     log.info("agent stopped")
 
 

@@ -245,7 +245,7 @@ def _number(low: float, high: float) -> _Reader:
         if isinstance(value, float) and not math.isfinite(value):  # a huge whole number has no float to ask
             raise _Bad(path, "must be finite", "leave out a figure that is not known")
         if not low <= value <= high:
-            raise _Bad(path, "is %r, outside %g..%g" % (value, low, high), "leave out a figure that is out of range")
+            raise _Bad(path, "is %s, outside %g..%g" % (_brief(value), low, high), "leave out a figure that is out of range")
         return float(value)
 
     return read
@@ -438,7 +438,7 @@ def decode(body: bytes) -> Report:
                 resource = claimed
             version = document.get("v")
             if isinstance(version, int) and not isinstance(version, bool) and version > VERSION:
-                raise UnknownVersion("v", "is %d, newer than %d" % (version, VERSION), resource, "upgrade the reaper before its agents")
+                raise UnknownVersion("v", "is %s, newer than %d" % (_brief(version), VERSION), resource, "upgrade the reaper before its agents")
         report: Report = _REPORT(document, "")
         _agree(report)
     except _Bad as bad:

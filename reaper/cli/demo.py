@@ -13,8 +13,11 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 
+from reaper.cli import exits
+from reaper.errors import UsageError
+
 NAME = "demo"
-HELP = "watch it find and stop idle machines, in a local EC2 API"
+HELP = "see it work in a minute, on this machine alone"
 EXAMPLES = """\
 examples:
   reaper demo                     a live table; under a minute, no account and no GPU needed
@@ -24,8 +27,9 @@ examples:
 
 exit codes: 0 exactly the right machines were stopped, 1 not so, 2 moto is not installed, 130 interrupted
 """
+LOG_LEVEL = "error"  # the daemon's log would talk over the story, which tells the same
 
-DONE, FAILED, USAGE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+TERMINATED = 143
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,27 +38,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Raises ReaperError when the demo cannot even begin."""
-    from reaper.demo.local_ec2 import NotInstalled  # the demo loads nearly everything, which --help does not need
+    """Raises UsageError for a picture that cannot be written, ReaperError when the demo cannot even begin."""
+    from reaper.demo.events import Screen  # the demo loads nearly everything, which --help does not need
+    from reaper.demo.local_ec2 import NotInstalled
     from reaper.demo.play import play
     from reaper.demo.screens import JsonLines, LiveTable, PlainLines, Recorder
-    from reaper.demo.events import Screen
 
     live = LiveTable() if sys.stdout.isatty() and not args.json else None
     screen: Screen = live or (JsonLines() if args.json else PlainLines())
     if args.svg is not None:
-        screen = Recorder(screen, Path(args.svg))
+        screen = Recorder(screen, _writable(Path(args.svg)))
     try:
-        with _quiet_log(), _terminated_like_interrupted(), live or nullcontext():
-            return DONE if play(screen).good else FAILED
+        with _first_signal_only(), live or nullcontext():
+            return exits.DONE if play(screen).good else exits.FAILED
     except NotInstalled as error:
-        print(error, file=sys.stderr)
-        return USAGE
+        raise UsageError(str(error)) from error
     except _Terminated:
         return TERMINATED
     except KeyboardInterrupt:
-        print("interrupted; everything is cleaned up", file=sys.stderr)
-        return INTERRUPTED
+        print("interrupted; nothing is left behind", file=sys.stderr)
+        return exits.INTERRUPTED
+
+
+def _writable(path: Path) -> Path:
+    """Told now and not after a minute."""
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise UsageError(f"--svg {path} cannot be written: name a file in a folder that exists")
+    return path
 
 
 class _Terminated(BaseException):
@@ -62,31 +72,22 @@ class _Terminated(BaseException):
 
 
 @contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
+def _first_signal_only() -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM ends the demo; a second one would only break off its cleaning up, and is ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def leave(number: int, frame: FrameType | None) -> None:
-        raise _Terminated
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
+        raise KeyboardInterrupt if number == signal.SIGINT else _Terminated
 
-    before = signal.signal(signal.SIGTERM, leave)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, leave)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _quiet_log() -> Iterator[None]:
-    """Only errors: the daemon's log would talk over the story, which tells the same."""
-    import structlog
-
-    from reaper import log
-
-    configured, before = structlog.is_configured(), structlog.get_config()
-    log.configure("error")
-    try:
-        yield
-    finally:
-        structlog.configure(**before) if configured else structlog.reset_defaults()
+        for number, handler in before.items():
+            signal.signal(number, handler)

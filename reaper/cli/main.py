@@ -161,7 +161,7 @@ def _let_go_of_stdout() -> None:
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):  # not a real file
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from reaper.decide.findings import span_text
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
 _PIPED_WIDTH = 4000
@@ -58,7 +57,7 @@ def table(screen: "Console", columns: Sequence[str], rows: Sequence[Sequence[Cel
     from rich.table import Table
 
     slim = narrow(screen)
-    made: Table = Table(box=box.SIMPLE_HEAD if slim else None, pad_edge=False, padding=(0, 2 if not slim else 1, 0, 0), header_style="bold")
+    made = Table(box=box.SIMPLE_HEAD if slim else None, pad_edge=False, padding=(0, 2 if not slim else 1, 0, 0), header_style="bold")
     for column in columns:
         made.add_column(column, overflow="fold", ratio=None, min_width=14 if column in wide and slim else None)
     for row in rows:

@@ -51,7 +51,7 @@ class QuietLog:
 
 
 class Agent:
-    """`agent.loop.run_loop` in a thread. ``act`` changes what runs on the machine; ``die`` ends it as a crash would: no goodbye."""
+    """`agent.loop.run_loop` in a thread. ``act`` changes what runs on the machine; ``die`` ends it."""
 
     def __init__(self, machine: Machine, resource: ResourceId, door: str, token: str, folder: Path) -> None:
         assert machine.act is not None, f"{machine.name} has no agent"
@@ -73,6 +73,7 @@ class Agent:
         self._silicon.act = act
 
     def die(self) -> None:
+        """Begin to end it, without waiting."""
         self._stop.set()
 
     def join(self) -> None:

@@ -17,7 +17,6 @@ class Line:
     verdict: str
     because: str
     due_at: datetime | None = None
-    stage: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

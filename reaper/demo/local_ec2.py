@@ -103,10 +103,9 @@ class LocalEc2:
 
 def _forget_machines() -> None:
     """moto keeps its machines for the process's life: those of an earlier demo in it are not this one's."""
-    from moto.core import DEFAULT_ACCOUNT_ID
     from moto.ec2.models import ec2_backends
 
-    ec2_backends[DEFAULT_ACCOUNT_ID].clear()
+    ec2_backends.clear()
 
 
 def _age(account: str, native: str, age: timedelta) -> None:

@@ -8,11 +8,9 @@ one stops; and without success at the deadline.
 import queue
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
-from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -71,15 +69,18 @@ def play(screen: Screen, story: tuple[Machine, ...] = STORY, deadline_s: float =
     passes. In every case its threads have ended and its folder is gone.
     """
     began = SystemClock().monotonic()
-    with tempfile.TemporaryDirectory(prefix="reaper-demo-") as folder, only_local_credentials(Path(folder)):
-        with _stage(Path(folder), story, screen, began) as stage:
-            stage.open()
-            return _follow(stage, screen, story, began, deadline_s)
-    raise AssertionError("unreachable: nothing above swallows an exception")
+    screen.tell(Event("starting", "a local EC2 API, a report door, a fleet and its agents"), 0.0)
+    with ExitStack() as closing:
+        folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="reaper-demo-")))
+        closing.enter_context(only_local_credentials(folder))
+        running = closing.enter_context(_set_up(folder, story, screen, began))
+        running.open()
+        return _follow(running, screen, story, began, deadline_s)
+    raise AssertionError("nothing above swallows an exception")
 
 
 @contextmanager
-def _stage(folder: Path, story: tuple[Machine, ...], screen: Screen, began: float) -> Iterator["Stage"]:
+def _set_up(folder: Path, story: tuple[Machine, ...], screen: Screen, began: float) -> Iterator["Running"]:
     with ExitStack() as closing:
         ec2 = LocalEc2()
         closing.callback(ec2.close)
@@ -92,12 +93,12 @@ def _stage(folder: Path, story: tuple[Machine, ...], screen: Screen, began: floa
         door = Server(app, port=0)
         door.start()
         closing.callback(door.stop)
-        stage = Stage(story, folder, ec2, parts, live, f"http://127.0.0.1:{door.port}", began, screen)
-        closing.callback(stage.close)
-        yield stage
+        running = Running(story, folder, ec2, parts, live, f"http://127.0.0.1:{door.port}", began, screen)
+        closing.callback(running.close)
+        yield running
 
 
-class Stage:
+class Running:
     """Everything that runs. ``cycles``: what the daemon's thread saw, for the main thread."""
 
     def __init__(
@@ -110,6 +111,7 @@ class Stage:
         self._agents: dict[str, Agent] = {}
         self._happened: list[Event] = []
         self._told: dict[str, tuple[str, str]] = {}
+        self._stopped_because: dict[str, str] = {}
         self._stop = threading.Event()
         self._director = Director(story, self._twist)
         daemon = Daemon(
@@ -194,9 +196,9 @@ class Stage:
                 stopped.add(name)
         self._happened.clear()
         self._director.see(result, rows)
-        events = (*self._marks(result), *self._results(result), *self._verdicts(rows, reasons), *self._happened)
+        events = (*self._marks(result), *self._results(result), *self._verdicts(rows, reasons, stopped), *self._happened)
         return Seen(
-            lines=tuple(_line(self._ids[row.decision.resource], row, reasons[name], name in stopped) for name, row in rows.items()),
+            lines=tuple(self._line(name, row, reasons[name], name in stopped) for name, row in rows.items()),
             events=tuple(events),
             words={name: reason.word for name, reason in reasons.items()},
             because={name: reason.because for name, reason in reasons.items()},
@@ -218,63 +220,64 @@ class Stage:
             if machine is None or item.attempt is None:
                 continue
             outcome = item.attempt.outcome
+            self._stopped_because[machine.name] = item.attempt.because
             took = (item.attempt.outcome_at or item.attempt.intent_at) - item.attempt.intent_at
             yield Event(
                 "stopped" if outcome is not None and outcome.value == "done" else "stopping", item.attempt.because, machine.name,
                 {"outcome": outcome.value if outcome is not None else None, "took_s": round(took.total_seconds(), 2)},
             )  # fmt: skip
 
-    def _verdicts(self, rows: Mapping[str, Row], reasons: Mapping[str, Reason]) -> Iterator[Event]:
+    def _verdicts(self, rows: Mapping[str, Row], reasons: Mapping[str, Reason], stopped: Collection[str]) -> Iterator[Event]:
         """When the state of a machine, or the word that spares it, is another one than it was."""
         for name, row in rows.items():
             word, state = reasons[name].word, row.decision.state.value
-            if self._told.get(name) == (word, state) or reasons[name].word in _GONE:
+            if self._told.get(name) == (word, state) or name in stopped:
                 continue
             self._told[name] = (word, state)
             yield Event("verdict", reasons[name].because, name, {"state": state, "spared_by": word or None})
 
 
+    def _line(self, name: str, row: Row, reason: Reason, stopped: bool) -> Line:
+        machine, mark = self._ids[row.decision.resource], row.candidate.mark
+        if stopped:
+            return Line(machine, "stopped", "stopped", self._stopped_because.get(name, ""))
+        if reason.word:
+            return Line(machine, row.decision.state.value, "spared", reason.because)
+        verdict = _STAGES[mark.stage] if mark is not None else "watched"
+        return Line(machine, row.decision.state.value, verdict, reason.because, row.due_at)
+
+
+_STAGES = {Stage.NOMINATED: "nominated", Stage.WARNED: "warned", Stage.DUE: "last look"}
 _WORDS = {MarkChange.WARNED: "its owner is warned; the countdown runs", MarkChange.DUE: "one more look, and it is stopped"}
-
-
-def _line(machine: Machine, row: Row, reason: Reason, stopped: bool) -> Line:
-    mark = row.candidate.mark
-    if stopped:
-        return Line(machine, "stopped", "stopped", "")
-    counting = reason.word == "" and mark is not None
-    verdict = "spared" if reason.word else {Stage.WARNED: "warned", Stage.DUE: "last look"}.get(mark.stage, "nominated") if mark is not None else "watched"
-    return Line(
-        machine, row.decision.state.value, verdict, reason.because, row.due_at if counting else None, mark.stage.value if mark is not None else None
-    )
 
 
 # --- in the main thread ---------------------------------------------------------------------------------------------------
 
 
-def _follow(stage: Stage, screen: Screen, story: tuple[Machine, ...], began: float, deadline_s: float) -> Summary:
-    clock = stage.parts.clock
+def _follow(running: Running, screen: Screen, story: tuple[Machine, ...], began: float, deadline_s: float) -> Summary:
+    clock = running.parts.clock
     expected = {machine.name for machine in story if machine.stops}
     confirmed, last = 0, Seen()
     while True:
         if clock.monotonic() - began > deadline_s:
-            return _judge(stage, screen, last, (f"not done within {deadline_s:.0f} s", *_missing(story, last)))
+            return _judge(running, screen, last, (f"not done within {deadline_s:.0f} s", *_missing(story, last)))
         try:
-            seen = stage.cycles.get(timeout=_TICK_S)
+            seen = running.cycles.get(timeout=_TICK_S)
         except queue.Empty:
             screen.tick(clock.now())
             continue
         if seen.failed is not None:
-            return _judge(stage, screen, last, (seen.failed,))
+            return _judge(running, screen, last, (seen.failed,))
         last = seen
         for event in seen.events:
-            screen.tell(event, stage.elapsed())
+            screen.tell(event, running.elapsed())
         screen.show(seen.lines)
         screen.tick(clock.now())
         if seen.stopped - expected:
-            return _judge(stage, screen, seen, ())
+            return _judge(running, screen, seen, ())
         confirmed = confirmed + 1 if seen.twists_done and not _missing(story, seen) else 0
         if confirmed >= CONFIRMED_BY:
-            return _judge(stage, screen, seen, ())
+            return _judge(running, screen, seen, ())
 
 
 def _missing(story: tuple[Machine, ...], seen: Seen) -> tuple[str, ...]:
@@ -289,29 +292,29 @@ def _missing(story: tuple[Machine, ...], seen: Seen) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _judge(stage: Stage, screen: Screen, seen: Seen, wrong: tuple[str, ...]) -> Summary:
+def _judge(running: Running, screen: Screen, seen: Seen, wrong: tuple[str, ...]) -> Summary:
     """By the EC2 API's own word."""
-    states = stage.ec2.states()
+    states = running.ec2.states()
     stopped = sorted(name for name, state in states.items() if state in _GONE)
-    expected = {machine.name for machine in stage.story if machine.stops}
+    expected = {machine.name for machine in running.story if machine.stops}
     wrong = (
         *wrong,
         *(f"{name} was stopped and should have been spared" for name in stopped if name not in expected),
         *(f"{name} should have been stopped and is {states.get(name, 'not there')}" for name in sorted(expected - set(stopped))),
     )
-    types = {machine.name: machine.type for machine in stage.story}
-    prices = [price_of(types[name], stage.configuration.prices) for name in stopped]
-    stories = {name: tuple(_story(stage, name)) for name in stopped}
-    spared = {machine.name: seen.because.get(machine.name, "never seen") for machine in stage.story if machine.name not in stopped}
+    types = {machine.name: machine.type for machine in running.story}
+    prices = [price_of(types[name], running.configuration.prices) for name in stopped]
+    stories = {name: tuple(_story(running, name)) for name in stopped}
+    spared = {machine.name: seen.because.get(machine.name, "never seen") for machine in running.story if machine.name not in stopped}
     summary = Summary(
-        tuple(stopped), spared, tuple(dict.fromkeys(wrong)), stage.elapsed(), sum(p for p in prices if p is not None), stories
+        tuple(stopped), spared, tuple(dict.fromkeys(wrong)), running.elapsed(), sum(p for p in prices if p is not None), stories
     )  # fmt: skip
     screen.finish(summary)
     return summary
 
 
-def _story(stage: Stage, name: str) -> Iterator[str]:
-    resource = stage.resource(name)
-    for entry in stage.parts.store.audit(resource=resource) if resource is not None else ():
+def _story(running: Running, name: str) -> Iterator[str]:
+    resource = running.resource(name)
+    for entry in running.parts.store.audit(resource=resource) if resource is not None else ():
         if entry.kind.value != "token":
             yield f"{entry.at:%H:%M:%S} {entry.kind.value}: {entry.because}"

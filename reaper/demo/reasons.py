@@ -11,7 +11,8 @@ from reaper.decide.correlate import busy_sign
 from reaper.decide.engine import explain
 from reaper.decide.facts import Facts
 from reaper.decide.findings import span_text
-from reaper.model.decision import FindingKind, Verdict
+from reaper.decide.guards import blind, stop_protected
+from reaper.model.decision import Finding, FindingKind, Verdict
 from reaper.model.kinds.instance import InstanceState
 from reaper.model.signal import Activity, State
 
@@ -33,14 +34,15 @@ def decisive(facts: Facts, now: datetime) -> Reason:
             return Reason("", decision.because)
         # a protection is for good, so it is the reason even where a hold came first
         objections = sorted(decision.objections, key=lambda finding: finding.kind is not FindingKind.PROTECT)
-        first = next((f for f in objections if f.rule != "stop-protected"), None)  # that one is read for the last few only
-        return Reason(first.rule, first.because) if first is not None else Reason("", decision.because)
+        first = next((f for f in objections if f.rule != stop_protected.NAME), None)  # that one is read for the last few only
+        return _said(first) if first is not None else Reason("", decision.because)
     if decision.state.activity is Activity.BUSY:
         sign = busy_sign(facts, facts.newest) if facts.newest is not None else None
-        return Reason(decision.state.value, sign or decision.because)
+        return Reason(decision.state.value, f"{decision.state}: {sign}" if sign is not None else decision.because)
     if decision.state.activity is Activity.UNKNOWN:
-        first = next((f for f in decision.objections), None)
-        return Reason(first.rule, first.because) if first is not None else Reason(decision.state.value, decision.because)
+        # what is missing first, then what follows from it
+        first = min(decision.objections, key=lambda finding: finding.rule != blind.NAME, default=None)
+        return _said(first) if first is not None else Reason(decision.state.value, decision.because)
     quiet, policy = facts.quiet, facts.policy
     if quiet is None or policy is None:
         return Reason(decision.state.value, decision.because)
@@ -48,3 +50,8 @@ def decisive(facts: Facts, now: datetime) -> Reason:
         terms = f"nothing ran for {span_text(quiet.quiet_for)}, and held it may be for {span_text(policy.idle.held_for)}"
         return Reason(State.HELD.value, f"memory is taken on its GPU: {terms}")
     return Reason("", f"idle for {span_text(quiet.unheld_for)} of {span_text(policy.idle.idle_for)}")
+
+
+def _said(finding: Finding) -> Reason:
+    measured = finding.value is not None and finding.limit is not None
+    return Reason(finding.rule, f"{finding.because} (limit {finding.limit})" if measured else finding.because)

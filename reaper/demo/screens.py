@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import deque
 from datetime import datetime
 from io import StringIO
 from pathlib import Path
@@ -12,7 +13,8 @@ from reaper.demo.events import Event, Line, Screen, Summary
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_SVG_WIDTH = 132
+_SVG_WIDTH = 140
+_NEWS = 4
 _COLOURS = {"stopped": "bold red", "last look": "red", "warned": "yellow", "nominated": "yellow", "spared": "green", "watched": "dim"}
 
 
@@ -48,7 +50,7 @@ class PlainLines:
     def tick(self, now: datetime) -> None: ...
 
     def finish(self, summary: Summary) -> None:
-        for line in conclusion(summary):
+        for line in conclusion(summary, whole=True):
             _out(line)
 
 
@@ -60,7 +62,8 @@ class LiveTable:
         from rich.live import Live
 
         self._lines: tuple[Line, ...] = ()
-        self._news = "Starting a local EC2 API, machines and their agents ..."
+        self._now: datetime | None = None
+        self._news: deque[str] = deque(maxlen=_NEWS)
         self._console = Console()
         self._live = Live(console=self._console, auto_refresh=False, transient=False, vertical_overflow="crop")
 
@@ -72,16 +75,22 @@ class LiveTable:
         self._live.stop()
 
     def tell(self, event: Event, at_s: float) -> None:
-        self._news = f"{at_s:.0f} s  {event.name or ''} {event.kind}: {event.text}"
+        self._news.append(f"{at_s:3.0f} s  {event.name or ''} {event.kind}: {event.text}")
+        self._draw()
 
     def show(self, lines: tuple[Line, ...]) -> None:
         self._lines = lines
 
     def tick(self, now: datetime) -> None:
+        self._now = now
+        self._draw()
+
+    def _draw(self) -> None:
         from rich.console import Group
         from rich.text import Text
 
-        self._live.update(Group(table(self._lines, now), Text(self._news, style="dim", no_wrap=True, overflow="ellipsis")), refresh=True)
+        news = [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in self._news]
+        self._live.update(Group(table(self._lines, self._now), "", *news) if self._lines else Group(*news), refresh=True)
 
     def finish(self, summary: Summary) -> None:
         from rich.text import Text
@@ -89,7 +98,7 @@ class LiveTable:
         self._live.update(table(self._lines, None), refresh=True)
         self._live.stop()
         for line in conclusion(summary):
-            self._console.print(Text(line))
+            self._console.print(Text(line), soft_wrap=True)
 
 
 class Recorder:
@@ -143,18 +152,21 @@ def table(lines: tuple[Line, ...], now: datetime | None) -> "RenderableType":
     return made
 
 
-def conclusion(summary: Summary) -> list[str]:
-    lines = ["", f"Stopped {len(summary.stopped)} of {len(summary.stopped) + len(summary.spared)} machines in {summary.took_s:.0f} s"]
-    lines[-1] += f", which saves ${summary.saved_usd:.2f} an hour:" if summary.stopped else "."
-    for name in summary.stopped:
-        lines.append(f"  {name}")
-        lines += [f"    {line}" for line in summary.stories.get(name, ())]
-    lines.append("Spared, each for a reason of its own:")
-    lines += [f"  {name:<14} {because}" for name, because in summary.spared.items()]
+def conclusion(summary: Summary, *, whole: bool = False) -> list[str]:
+    """``whole``: every machine's story and reason; else, below a table that shows the reasons, the story of one."""
+    count = len(summary.stopped)
+    lines = ["", f"Stopped {count} of {count + len(summary.spared)} machines in {summary.took_s:.0f} s"]
+    lines[-1] += f", which saves ${summary.saved_usd:.2f} an hour: {', '.join(summary.stopped)}." if summary.stopped else "."
+    for name in summary.stopped if whole else summary.stopped[:1]:
+        lines.append(f"What the audit says of {name}:")
+        lines += [f"  {line}" for line in summary.stories.get(name, ())]
+    if whole:
+        lines.append("Spared, each for a reason of its own:")
+        lines += [f"  {name:<14} {because}" for name, because in summary.spared.items()]
     if summary.good:
-        lines += ["", "Exactly the right ones stopped, by the EC2 API's own word."]
+        lines.append("Exactly the right ones stopped, by the EC2 API's own word.")
     else:
-        lines += ["", "Not as it should be:", *(f"  {sentence}" for sentence in summary.wrong)]
+        lines += ["Not as it should be:", *(f"  {sentence}" for sentence in summary.wrong)]
     return lines
 
 

@@ -81,7 +81,7 @@ STORY: tuple[Machine, ...] = (
     Machine("sweep-2", "g5g.16xlarge", "job of two, both idle", Act.NOTHING, STOPPED, tags={"job": "sweep"}),
     Machine("llm-1", "g5g.16xlarge", "job of two: idle, the other works", Act.NOTHING, "gang", tags={"job": "llm"}),
     Machine("llm-2", "g5g.16xlarge", "job of two: works", Act.TRAINING, "working", tags={"job": "llm"}),
-    Machine("dgx-eight", "p4d.24xlarge", "one GPU of eight works", Act.ONE_WORKS, "working"),
+    Machine("eight-gpus", "p4d.24xlarge", "one GPU of eight works", Act.ONE_WORKS, "working"),
     Machine("lost-gpu", "g5g.16xlarge", "idle, and one of two GPUs is lost", Act.NOTHING, "blind", twist=Twist.GPU_FALLS_OFF),
     Machine("gone-silent", "g5g.xlarge", "its agent dies in the countdown", Act.NOTHING, "blind", twist=Twist.AGENT_DIES),
     Machine("no-agent", "g5g.xlarge", "never had an agent", None, "blind"),

@@ -201,15 +201,6 @@ class Configuration:
         return tuple(p for p in self.protections if p.what.matches(instance))
 
 
-def gang_key(instance: Instance, same: tuple[str, ...]) -> str | None:
-    """The first of ``same`` ("tag:KEY" or "placement-group") that the machine has, with its value; None: no gang."""
-    for rule in same:
-        value = instance.placement_group if rule == "placement-group" else instance.tags.get(rule.removeprefix("tag:"))
-        if value:
-            return f"{rule}={value}@{instance.id.cloud}:{instance.id.account}"
-    return None
-
-
 def gang_keys(instance: Instance, same: tuple[str, ...]) -> frozenset[str]:
     """
     Every value of ``same`` that the machine has. Machines that share one are of one job: a member whose tag was forgotten

@@ -71,6 +71,10 @@ class Daemon:
             stop.wait(configuration.cycle.total_seconds() * random.uniform(0.85, 1.05))
         self.leader.release()
 
+    def bounded(self) -> Configuration:
+        """The configuration in force, under this process's ceiling."""
+        return self._bounded(self.configuration.current()[0])
+
     def _bounded(self, configuration: Configuration) -> Configuration:
         if self.ceiling is Mode.OBSERVE and configuration.mode is not Mode.OBSERVE:
             return replace(configuration, mode=Mode.OBSERVE)

@@ -5,14 +5,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from reaper.decide.correlate import state_of
-from reaper.decide.facts import Facts, Member, Shield
+from reaper.decide.facts import MOST_AHEAD, Facts, Member, Shield
 from reaper.model.kinds.instance import Instance, Protections
 from reaper.model.plan import Attempt, Outcome
-from reaper.model.policy import Configuration, gang_key
+from reaper.model.policy import Configuration, gang_keys
 from reaper.model.resource import Place, ResourceId
 from reaper.model.signal import Activity, Quiet
 from reaper.model.snooze import Snooze
-from reaper.ports import KeptListing, SeenProtection, Store
+from reaper.ports import KeptListing, Ledger, SeenProtection, Store
+from reaper.service.gangs import Gangs
 from reaper.service.inventory import Inventory
 from reaper.service.shields import current, remember
 from reaper.service.watch import Watch
@@ -75,11 +76,7 @@ class Gathering:
         self._watch = watch
         self._inventory = inventory
         self._instances = dict(inventory.instances)
-        self._gangs: dict[str, list[ResourceId]] = {}
-        for id, (instance, _) in self._instances.items():
-            key = gang_key(instance, configuration.gang_same)
-            if key is not None:
-                self._gangs.setdefault(key, []).append(id)
+        self._gangs = self._together()
         self.kept_protections: list[SeenProtection] = []
         self.dropped_protections: list[SeenProtection] = []
         self._shields = {id: self._remember(instance, now) for id, (instance, _) in self._instances.items()}
@@ -92,6 +89,9 @@ class Gathering:
         self.kept_protections += [record for record in keep if record != seen.get(record.name)]
         self.dropped_protections += drop
         return shields
+
+    def _together(self) -> Gangs:
+        return Gangs((instance for instance, _ in self._instances.values()), self.configuration.gang_same)
 
     @property
     def instances(self) -> Iterable[Instance]:
@@ -106,24 +106,25 @@ class Gathering:
         old = self._instances.get(fresh.id)
         listing = old[1] if old is not None else KeptListing(_place(fresh), (), now)
         self._instances[fresh.id] = (fresh, replace(listing, listed_at=now, failed=None))
+        if old is None or gang_keys(old[0], self.configuration.gang_same) != gang_keys(fresh, self.configuration.gang_same):
+            self._gangs = self._together()
         self._shields[fresh.id] = self._remember(fresh, now)
 
     def gang_of(self, resource: ResourceId) -> str | None:
-        instance = self.instance(resource)
-        return gang_key(instance, self.configuration.gang_same) if instance is not None else None
+        return self._gangs.of(resource)
 
     def gang_members(self, key: str) -> tuple[ResourceId, ...]:
         """Running members of a gang, as they stand now."""
-        return tuple(id for id in self._gangs.get(key, ()) if self._instances[id][0].state.counts)
+        return tuple(id for id in self._gangs.members(key) if self._instances[id][0].state.counts)
 
     def facts(self, resource: ResourceId, now: datetime, protections: Protections | None = None) -> Facts:
         """Raises KeyError for a machine that is not in the inventory."""
         facts = self._own(resource, now, protections)
-        key = gang_key(facts.instance, self.configuration.gang_same)
+        key = self._gangs.of(resource)
         if key is None:
             return facts
         members = tuple(self._member(id, now) for id in self.gang_members(key) if id != resource)
-        return replace(facts, gang=key, members=members, gang_incomplete=self._incomplete(facts.instance))
+        return replace(facts, gang=key, members=members, gang_incomplete=self._incomplete(facts, now))
 
     def _own(self, resource: ResourceId, now: datetime, protections: Protections | None = None) -> Facts:
         instance, listing = self._instances[resource]
@@ -141,7 +142,7 @@ class Gathering:
             place_failed=listing.failed,
             stale_after=max(3 * configuration.cycle, timedelta(minutes=2)),
             policies=policies,
-            running_since=instance.launched_at or (ledger.running_since if ledger is not None else None),
+            running_since=_running_since(instance, ledger),
             ineligible=_ineligible(instance, configuration),
             shields=self._shields[resource],
             claimed_by=_claimed(instance, configuration),
@@ -169,10 +170,16 @@ class Gathering:
         quiet = facts.quiet.since if facts.quiet is not None and state.activity is Activity.IDLE else None
         return Member(resource, facts.instance.title, state, quiet)
 
-    def _incomplete(self, instance: Instance) -> str | None:
-        for listing in self._inventory.failed:
-            if (listing.place.cloud, listing.place.account) == (instance.id.cloud, instance.id.account):
+    def _incomplete(self, facts: Facts, now: datetime) -> str | None:
+        """Why a member may be missing: any place of its account that failed, or was last listed too long ago."""
+        own = facts.instance.id
+        for listing in self._inventory.listings.values():
+            if listing.place.cloud != own.cloud or listing.place.account not in (own.account, "?"):
+                continue
+            if listing.failed is not None:
                 return f"{listing.place} could not be listed: {listing.failed}"
+            if not -MOST_AHEAD <= now - listing.listed_at <= facts.stale_after:
+                return f"{listing.place} was last listed at {listing.listed_at:%Y-%m-%d %H:%M} UTC"
         return self._inventory.problems[0] if self._inventory.problems else None
 
 
@@ -187,16 +194,25 @@ def _ineligible(instance: Instance, configuration: Configuration) -> str | None:
     return None
 
 
+def _running_since(instance: Instance, ledger: Ledger | None) -> datetime | None:
+    """The start the cloud shows, else our own first sight; a start that we saw ourselves counts where the cloud shows an older one."""
+    shown, ours = instance.launched_at, ledger.running_since if ledger is not None else None
+    if shown is None or ours is None:
+        return shown or ours
+    saw_it_begin = ledger is not None and ours > ledger.first_seen_at
+    return max(shown, ours) if saw_it_begin else shown
+
+
 def _claimed(instance: Instance, configuration: Configuration) -> str | None:
+    """
+    Another's claim, or the lack of ours. Ours has to be exact; another's is read without regard to the key's case, so
+    that "Reaper=team-b" protects as "reaper=team-b" does.
+    """
     claim = configuration.scope.claim
-    if claim is None:
-        other = instance.tags.get(CLAIM_KEY)
-        if other is not None and other != configuration.name:
-            return f"claimed by {other} (tag {CLAIM_KEY})"
-        return None
-    value = instance.tags.get(claim.key)
-    if value == claim.value:
-        return None
-    if value is None:
-        return f"does not carry our claim {claim.key}={claim.value}"
-    return f"claimed by {value} (tag {claim.key})"
+    key, ours = (claim.key, claim.value) if claim is not None else (CLAIM_KEY, configuration.name)
+    for name, value in instance.tags.items():
+        if name.strip().casefold() == key.casefold() and value != ours:
+            return f"claimed by {value} (tag {name})"
+    if claim is not None and key not in instance.tags:
+        return f"does not carry our claim {key}={ours}"
+    return None

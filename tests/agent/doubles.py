@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -124,7 +125,9 @@ class Reaper:
         self.answers: List[Any] = []
         self.extra: Dict[str, Any] = {}
         self.came = threading.Condition()
+        self.surprises: List[BaseException] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.handle_error = self._keep_surprise  # type: ignore[method-assign]
         self._server.daemon_threads = True
         self.url = "http://127.0.0.1:%d" % self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -137,6 +140,13 @@ class Reaper:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        assert not self.surprises, self.surprises
+
+    def _keep_surprise(self, request: Any, client: Any) -> None:
+        """A client that hangs up is part of the game; anything else (a report that cannot be read) fails the test."""
+        error = sys.exc_info()[1]
+        if error is not None and not isinstance(error, ConnectionError):
+            self.surprises.append(error)
 
     def wait_for(self, count: int, within_s: float = 20.0) -> List[Report]:
         with self.came:
