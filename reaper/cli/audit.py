@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         console = screen.console()
         slim = screen.narrow(console)
         columns = ("no.", "when (UTC)", "what", "machine", "by", "because")
-        screen.table(console, columns, [row(entry, slim) for entry in entries], wide=("because",))
+        screen.table(console, columns, [row(entry, slim) for entry in entries], wide=("because",), ids=("machine",))
     else:
         print("there is nothing in the record" + (" that fits" if since is not None or resource is not None else " yet"))
     return exits.DONE if entries else exits.NOTHING

@@ -1,7 +1,7 @@
 """A cycle's result as one document for machines, and the same as tables for people."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from reaper.cli import screen
@@ -208,7 +208,7 @@ def _show_machines(machines: list[Document], now: datetime, console: "Console") 
             ]
             for m in machines
         ]  # fmt: skip
-        screen.table(console, ("machine", "type", "owner, policy", "state", "verdict", "why"), rows, wide=("why",))
+        screen.table(console, ("machine", "type", "owner, policy", "state", "verdict", "why"), rows, wide=("why",), ids=("machine",))
         return
     rows = [
         [
@@ -291,6 +291,4 @@ def _price(action: Mapping[str, Any]) -> str:
 
 
 def _span(seconds: float | None) -> str:
-    from datetime import timedelta
-
     return span_text(timedelta(seconds=max(seconds or 0, 0)))

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     console = screen.console()
     if told["machines"]:
         columns = ("machine", "place", "type", "state", "owner", "policy", "agent")
-        screen.table(console, columns, [_row(m, now, screen.narrow(console)) for m in told["machines"]], wide=("agent",))
+        screen.table(console, columns, [_row(m, now, screen.narrow(console)) for m in told["machines"]], wide=("agent",), ids=("machine",))
     else:
         screen.say(console, "no machines are known; `reaper inventory --refresh` lists the clouds")
     fleet.show_failures(told["failed_places"], told["problems"], console)

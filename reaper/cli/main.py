@@ -7,6 +7,7 @@ answers at once; a test holds the two together. Our own errors become one line o
 
 import argparse
 import importlib
+import io
 import json
 import os
 import sys
@@ -59,6 +60,8 @@ class Parser(argparse.ArgumentParser):
 def main(words: Sequence[str] | None = None, *, clock: "Clock | None" = None, clouds: "Mapping[str, Cloud] | None" = None) -> int:
     """The exit code. ``clock`` and ``clouds`` stand in for the real ones."""
     given = list(sys.argv[1:] if words is None else words)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name in another script must not end a command
     try:
         code = _dispatch(given, clock, clouds)
         sys.stdout.flush()

@@ -10,6 +10,10 @@ from reaper.ports import KeptListing, Store
 from reaper.service.inventory import Inventory, kept
 
 
+class Nobody(UsageError):
+    """No machine that we know has this id or name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """``instance`` and ``listing`` None: not in the newest listings. ``seen``: we have ever met it."""
@@ -29,7 +33,7 @@ def find(store: Store, text: str) -> Found:
     """
     A native id wins over a name, since anybody can name a machine like another's id.
 
-    Raises UsageError when nothing or more than one thing fits; a whole id always fits.
+    Raises Nobody when nothing fits, UsageError when more than one does; a whole id always fits.
     """
     inventory = kept(store)
     listed = inventory.instances
@@ -45,13 +49,13 @@ def find(store: Store, text: str) -> Found:
             some = ", ".join(str(r) for r in sorted(fitting)[:5])
             raise UsageError(f"{text!r} fits {len(fitting)} machines; give a whole id: {some}" + (", ..." if len(fitting) > 5 else ""))
         if not fitting:
-            raise UsageError(_nobody(text, inventory))
+            raise Nobody(_hint(text, inventory))
         id = fitting.pop()
     instance, listing = listed.get(id, (None, None))
     return Found(id, inventory, instance, listing, seen=id in met or bool(store.attempts(resource=id, limit=1)))
 
 
-def _nobody(text: str, inventory: Inventory) -> str:
+def _hint(text: str, inventory: Inventory) -> str:
     names = {word: str(i.id) for i, _ in inventory.instances.values() for word in (i.name, i.id.native) if word}
     close = get_close_matches(text, names, 3, 0.75)
     if close:

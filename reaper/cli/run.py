@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from reaper import config, log
@@ -68,22 +67,25 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--tls-cert and --tls-key belong together")
     live = LiveConfiguration(config.find(args.config))
     configuration, _ = live.current()
-    with parts_of(args, configuration, Mode.OBSERVE if args.observe else None) as parts:
-        daemon = Daemon(
-            parts.store, parts.watch, parts.cycle, parts.leader, parts.clock, live, parts.metrics, parts.ceiling, seen=Teller()
-        )  # fmt: skip
-        if args.once:
-            return _once(args, daemon, parts)
-        with _ended_by_signals() as ending:
-            server = _door(parts, daemon, host, port, args.tls_cert, args.tls_key)
+    ceiling = Mode.OBSERVE if args.observe else None
+    if args.once:
+        with parts_of(args, configuration, ceiling) as parts:
+            return _once(args, _daemon(parts, live), parts)
+    with _ended_by_signals() as ending, parts_of(args, configuration, ceiling) as parts:
+        daemon = _daemon(parts, live)
+        server = _door(parts, daemon, host, port, args.tls_cert, args.tls_key)
+        try:
             server.start()
-            try:
-                _announce(configuration, parts, args, host, server.port)
-                daemon.run(ending)
-            finally:
-                server.stop()
+            _announce(configuration, parts, args, host, server.port)
+            daemon.run(ending)
+        finally:
+            server.stop()
     _log.info("reaper ended")
     return exits.DONE
+
+
+def _daemon(parts: "Parts", live: LiveConfiguration) -> Daemon:
+    return Daemon(parts.store, parts.watch, parts.cycle, parts.leader, parts.clock, live, parts.metrics, parts.ceiling, seen=Teller())
 
 
 def address(text: str) -> tuple[str, int]:
@@ -220,23 +222,19 @@ class Ending:
 @contextmanager
 def _ended_by_signals() -> Iterator[Ending]:
     """
-    Handlers only write a byte; a thread reads it. A handler that touched the lock which the main thread is just
-    waiting on would never return.
+    A signal's number goes through a pipe to a thread of its own. A handler that touched the lock which the main thread
+    is just waiting on would never return, and one in Python would not run before that wait ends.
     """
     ending, over = Ending(), threading.Event()
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
 
-    def handler(number: int, _: FrameType | None) -> None:
-        os.write(writing, bytes([number]))
-
     def listen() -> None:
-        while (byte := os.read(reading, 1)) not in (b"", b"\0"):
+        while (byte := os.read(reading, 1)) != b"\0":
             number = byte[0]
             if number == signal.SIGHUP:
                 ending.nudge()
-                continue
-            if not ending.is_set():
+            elif number in (signal.SIGTERM, signal.SIGINT) and not ending.is_set():
                 _log.info("ending", signal=signal.Signals(number).name)
                 ending.set()
                 threading.Thread(target=give_up, name="ending", daemon=True).start()
@@ -247,13 +245,15 @@ def _ended_by_signals() -> Iterator[Ending]:
             os._exit(exits.FAILED)
 
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    before = {number: signal.signal(number, handler) for number in numbers}
+    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    pipe_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     thread = threading.Thread(target=listen, name="signals", daemon=True)
     thread.start()
     try:
         yield ending
     finally:
         over.set()
+        signal.set_wakeup_fd(pipe_before)
         for number, old in before.items():
             signal.signal(number, old)
         os.write(writing, b"\0")

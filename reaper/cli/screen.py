@@ -51,15 +51,18 @@ def narrow(screen: "Console") -> bool:
     return screen.width < _PIPED_WIDTH
 
 
-def table(screen: "Console", columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, wide: Sequence[str] = ()) -> None:
-    """``wide``: columns that may take what room is left; the others keep their words whole."""
+def table(screen: "Console", columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, wide: Sequence[str] = (), ids: Sequence[str] = ()) -> None:
+    """``wide``: columns for longer text, which never get too narrow. ``ids``: columns whose cells end with an id, which stays whole."""
     from rich import box
     from rich.table import Table
 
     slim = narrow(screen)
     made = Table(box=box.SIMPLE_HEAD if slim else None, pad_edge=False, padding=(0, 2 if not slim else 1, 0, 0), header_style="bold")
-    for column in columns:
-        made.add_column(column, overflow="fold", ratio=None, min_width=14 if column in wide and slim else None)
+    for place, column in enumerate(columns):
+        least = 14 if column in wide else None
+        if column in ids:
+            least = max((len(_parts(row[place])[-1]) for row in rows if _parts(row[place])), default=None)
+        made.add_column(column, overflow="fold", min_width=least if slim else None)
     for row in rows:
         made.add_row(*[_cell(cell, slim) for cell in row])
     screen.print(made)
@@ -68,9 +71,13 @@ def table(screen: "Console", columns: Sequence[str], rows: Sequence[Sequence[Cel
 def _cell(cell: Cell, slim: bool) -> "Text":
     from rich.text import Text
 
-    parts = [clean(part) for part in ((cell,) if isinstance(cell, str) else cell or ()) if part]
+    parts = _parts(cell)
     text = ("\n" if slim else "  ").join(parts)
     return Text(text, style=STYLES.get(parts[0] if parts else "", ""))
+
+
+def _parts(cell: Cell) -> list[str]:
+    return [clean(part) for part in ((cell,) if isinstance(cell, str) else cell or ()) if part]
 
 
 def say(screen: "Console", *lines: str) -> None:

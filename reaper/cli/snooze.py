@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from reaper.cli import exits, screen
 from reaper.cli.hands import person
-from reaper.cli.naming import Found, find
+from reaper.cli.naming import Found, Nobody, find
 from reaper.cli.opened import configuration_of, store_of
 from reaper.config.values import Unreadable, duration, written
 from reaper.errors import ConfigurationError, Refused, UsageError
@@ -46,9 +46,7 @@ def run(args: argparse.Namespace) -> int:
     with store_of(args) as store:
         try:
             found = find(store, args.id)
-        except UsageError as error:
-            if ":" in args.id or "fits" in str(error):
-                raise
+        except Nobody as error:
             raise Refused(str(error)) from error
         cap, whose = _cap(args, found)
         kept = snooze(store, found.id, until, screen.clean(args.who or "", 100) or person(), reason, cap, now)

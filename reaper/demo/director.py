@@ -4,10 +4,11 @@ When things happen to machines: by what the reaper has seen, never by the clock,
 
 from collections.abc import Callable, Mapping
 
+from reaper.demo.events import Event
 from reaper.demo.story import Act, Machine, Twist
 from reaper.model.mark import Stage
 from reaper.model.signal import State
-from reaper.service.cycle import CycleResult, Row
+from reaper.service.cycle import Row
 
 WORKED_FOR, WHOLE_FOR = 4, 2
 """Cycles, so that a viewer, too, has seen how it was before. The GPU is lost before a countdown can have ended."""
@@ -25,7 +26,9 @@ class Director:
     def done(self) -> bool:
         return not self._waiting
 
-    def see(self, result: CycleResult, rows: Mapping[str, Row]) -> None:
+    def see(self, rows: Mapping[str, Row]) -> list[Event]:
+        """What happens after the cycle that left these rows, by name."""
+        happened: list[Event] = []
         anyone_warned = any(row.candidate.mark is not None and row.candidate.mark.stage is not Stage.NOMINATED for row in rows.values())
         for machine in tuple(self._waiting.values()):
             row = rows.get(machine.name)
@@ -44,6 +47,8 @@ class Director:
             if ready:
                 del self._waiting[machine.name]
                 self._hands(machine, machine.twist)
+                happened.append(Event("twist", WHAT_HAPPENS[machine.twist], machine.name, {"twist": machine.twist.value}))
+        return happened
 
     def _seen(self, machine: Machine, as_it_was: bool, cycles: int) -> bool:
         self._cycles[machine.name] = self._cycles.get(machine.name, 0) + as_it_was

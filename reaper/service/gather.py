@@ -16,12 +16,11 @@ from reaper.ports import KeptListing, Ledger, SeenProtection, Store
 from reaper.service.gangs import Gangs
 from reaper.service.inventory import Inventory
 from reaper.service.shields import current, remember
+from reaper.service.voices import distrusted
 from reaper.service.watch import Watch
 
 CLAIM_KEY = "reaper"
 """The claim tag where none is configured: another reaper's name in it protects."""
-
-CONFLICT_FOR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +132,6 @@ class Gathering:
         ledger = self._inventory.ledgers.get(resource)
         voice = self._watch.voice(resource)
         back_off = known.back_offs.get(resource)
-        distrust = None
-        if voice is not None and voice.conflict_at is not None and now - voice.conflict_at < CONFLICT_FOR:
-            distrust = voice.conflict or "two agents speak for it"
         return Facts(
             instance=instance,
             listed_at=listing.listed_at,
@@ -149,7 +145,7 @@ class Gathering:
             quiet=self._quiet(resource, configuration, instance),
             newest=self._watch.newest(resource),
             agent_seen=voice is not None,
-            distrust=distrust,
+            distrust=distrusted(voice, now) if voice is not None else None,
             snoozes=known.snoozes.get(resource, ()),
             attempt_open=resource in known.open_attempts,
             back_off_until=back_off[0] if back_off is not None else None,

@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -127,6 +128,16 @@ def test_an_interrupt_ends_quietly(room: Room) -> None:
     answer = room.reaper("plan")
 
     assert (answer.code, answer.err) == (130, "")
+
+
+def test_a_name_that_the_terminal_cannot_write_ends_no_command(room: Room) -> None:
+    room.machine(name="träner 训练")
+    room.list_all()
+    command = [*REAPER, "inventory", "--state", str(room.state), "--config", str(room.folder / "reaper.toml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"tr\xe4ner \u8bad\u7ec3" in done.stdout
 
 
 def test_a_reader_that_goes_away_ends_it_quietly() -> None:

@@ -20,6 +20,7 @@ import moto.ec2.responses.instances as responses
 from moto.core.responses import BaseResponse
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import ec2_backends
+from moto.ec2.models.instance_types import INSTANCE_TYPES, InstanceType, InstanceTypeBackend
 from moto.server import ThreadedMotoServer
 
 ACCOUNT = "123456789012"  # moto's own
@@ -124,6 +125,13 @@ def _patched(moto: MotoEc2) -> Iterator[None]:
                 _settle(machine)
         return describe(self)
 
+    # GPU types without local disks, which moto's table no longer has; facts as EC2 published them.
+    for name, count in (("p3.2xlarge", 1), ("p3.16xlarge", 8)):
+        plain = {k: v for k, v in INSTANCE_TYPES["p3dn.24xlarge"].items() if k != "InstanceStorageInfo"}
+        gpu = {**plain["GpuInfo"]["Gpus"][0], "Count": count}
+        if name not in INSTANCE_TYPES:
+            INSTANCE_TYPES[name] = {**plain, "InstanceType": name, "InstanceStorageSupported": False, "GpuInfo": {"Gpus": [gpu]}}
+            InstanceTypeBackend.instance_types.append(InstanceType(name))
     replace(BaseResponse, "call_action", recorded)
     replace(responses.InstanceResponse, "describe_instances", settled)
     replace(models.InstanceBackend, "stop_instances", lambda self, ids: _stop(self, ids, moto.stopping_reads))

@@ -21,7 +21,7 @@ def starved(facts: Facts, now: datetime) -> Finding | None:
     if policy is None or newest is None:
         return None  # without a report `blind` holds
     age = now - newest.ended_at
-    owned = any(gpu.processes is None or gpu.processes > 0 for gpu in newest.gpus)
+    owned = any(gpu.processes != 0 for gpu in newest.gpus)
     if owned and not newest.loaders:
         return hold(NAME, "a process may hold a GPU and its data wait is not readable", age=age, change="rights to read /proc/PID/io")
     for tree in newest.loaders or ():

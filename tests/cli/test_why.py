@@ -1,0 +1,165 @@
+"""`reaper why`, and which machine a person means."""
+
+import re
+
+import pytest
+
+from reaper.model.kinds.instance import InstanceState
+from reaper.model.mark import Stage
+from reaper.service.snooze import snooze
+from tests import builders as make
+from tests.builders import HERE, HOUR, MINUTE, NOW
+from tests.cli.conftest import Room
+
+
+@pytest.mark.parametrize("id", ["trainer", "i-01", str(make.resource())])
+def test_a_due_machine_is_explained_without_asking_any_cloud(room: Room, id: str) -> None:
+    room.due()
+    room.cloud.calls.clear()
+    answer = room.reaper("why", id)
+
+    assert answer.code == 0
+    assert "verdict: act: stop it, when its countdown is served: every GPU at or below 5%" in answer.out
+    assert "countdown: due for stop" in answer.out
+    assert re.search(r"gpu-idle +nominate stop .* 15m +10m +20s +any GPU above 5%", answer.out)
+    assert re.search(r"stop-protected +note +not asked here", answer.out)
+    assert re.search(r"report \d+: window of 60 s ended 20s ago, verified, GPU peaks 0%", answer.out)
+    assert room.cloud.calls == []
+
+
+def test_json_holds_findings_mark_reports_and_record(room: Room) -> None:
+    room.due()
+    told = room.reaper("why", "trainer", "--json").json
+
+    assert (told["verdict"], told["action"], told["cause"], told["state"]) == ("act", "stop", "gpu-idle", "idle")
+    nomination = next(f for f in told["findings"] if f["rule"] == "gpu-idle")
+    assert (nomination["value"], nomination["limit"], nomination["age_s"]) == ("15m", "10m", 20.0)
+    assert nomination["change"].startswith("any GPU above")
+    assert told["mark"]["stage"] == "due"
+    assert [r["age_s"] for r in told["reports"]] == [20.0, 80.0, 140.0]
+    assert told["reports"][0]["gpus"][0]["peak_ratio"] == 0.0
+    assert told["stopped_by_us"] is None
+
+
+def test_a_busy_machine_says_what_moved(room: Room) -> None:
+    room.machine()
+    room.list_all()
+    room.report(gpus=(make.gpu(peak=0.97),))
+    told = room.reaper("why", "trainer", "--json").json
+
+    assert (told["verdict"], told["state"]) == ("keep", "working")
+    assert "97%" in room.reaper("why", "trainer").out
+
+
+def test_a_countdown_says_how_far_it_is(room: Room) -> None:
+    room.machine()
+    room.list_all()
+    room.report()
+    room.mark(Stage.WARNED, waited=2 * MINUTE)
+
+    assert "2m of its wait served; due at the earliest 2026-03-04 12:03 UTC, in 3m" in room.reaper("why", "trainer").out
+
+
+def test_a_silent_agent_holds_and_its_last_reports_are_still_shown(room: Room) -> None:
+    room.machine()
+    room.list_all()
+    room.report(until=NOW - HOUR)
+    answer = room.reaper("why", "trainer")
+
+    assert "state: silent" in answer.out
+    assert "silent agent: newest report ended 1h ago" in answer.out
+    assert "last one received 1h ago" in answer.out
+    assert answer.out.count("verified, GPU peaks") == 3
+
+
+def test_a_snooze_is_shown_with_who_and_why(room: Room) -> None:
+    made = room.due()
+    with room.store() as store:
+        snooze(store, made.id, NOW + HOUR, "grace", "[red]paper[/red]", 5 * HOUR, NOW)
+    answer = room.reaper("why", "trainer")
+
+    assert "snoozed until 2026-03-04 13:00 UTC by grace: [red]paper[/red]" in answer.out
+    assert "verdict: wait" in answer.out
+
+
+def test_what_we_stopped_says_so_and_how_to_undo_it(room: Room) -> None:
+    attempt = room.stopped_by_us()
+    answer = room.reaper("why", "trainer")
+
+    assert f"stopped by us at 2026-03-04 11:59 UTC because idle for 4h; undo with: reaper undo {attempt}" in answer.out
+    assert room.reaper("why", "trainer", "--json").json["stopped_by_us"]["undo"] == f"reaper undo {attempt}"
+
+
+def test_a_machine_that_is_gone_still_has_its_record(room: Room) -> None:
+    room.machine()
+    room.machine("i-02", "other")
+    room.list_all()
+    del room.cloud.machines[make.resource()]
+    room.list_all()
+    answer = room.reaper("why", "i-01")
+
+    assert answer.code == 0
+    assert "it is not in the newest listing; last seen" in answer.out
+    assert room.reaper("why", "i-01", "--json").json["verdict"] is None
+
+
+def test_a_failed_place_is_said(room: Room) -> None:
+    room.due()
+    room.cloud.failed_places[HERE] = "throttled"
+    room.list_all()
+    answer = room.reaper("why", "trainer")
+
+    assert "its place could not be listed since: throttled" in answer.out
+    assert "verdict: wait" in answer.out
+
+
+def test_a_name_that_two_machines_have_is_refused_with_both_ids(room: Room) -> None:
+    room.machine("i-01", "twin")
+    room.machine("i-02", "twin")
+    room.list_all()
+    answer = room.reaper("why", "twin")
+
+    assert answer.code == 2
+    assert f"'twin' fits 2 machines; give a whole id: {make.resource('i-01')}, {make.resource('i-02')}" in answer.err
+
+
+def test_a_machine_named_like_anothers_id_does_not_stand_in_its_way(room: Room) -> None:
+    room.machine("i-01", "victim")
+    room.machine("i-02", "i-01")
+    room.list_all()
+
+    assert room.reaper("why", "i-01", "--json").json["name"] == "victim"
+
+
+@pytest.mark.parametrize(
+    ("id", "said"),
+    [
+        pytest.param("trainr", "did you mean trainer?", id="a slip"),
+        pytest.param("aws:1:2", "is not a resource id; write it as aws:123456789012", id="half an id"),
+        pytest.param("aws:1:eu-west-1:instance:i-77", "was never listed and never reported", id="a whole id of nothing"),
+        pytest.param("zzz", "`reaper inventory` shows them", id="nothing alike"),
+    ],
+)
+def test_what_fits_nothing_is_a_usage_error_with_a_hint(room: Room, id: str, said: str) -> None:
+    room.machine()
+    room.list_all()
+    answer = room.reaper("why", id)
+
+    assert answer.code == 2
+    assert said in answer.err
+
+
+def test_two_policies_are_both_named(room: Room) -> None:
+    room.configure((room.folder / "reaper.toml").read_text() + '\n[policy.second]\nwhen = { tags = { owner = ["ada"] } }\n')
+    room.due()
+    told = room.reaper("why", "trainer", "--json").json
+
+    assert told["policies"] == ["exploration", "second"]
+    assert told["verdict"] != "act"
+
+
+def test_a_stopped_machine_of_somebody_else_is_not_called_ours(room: Room) -> None:
+    room.machine(state=InstanceState.STOPPED)
+    room.list_all()
+
+    assert "stopped by us" not in room.reaper("why", "trainer").out

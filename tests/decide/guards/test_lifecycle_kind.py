@@ -1,0 +1,21 @@
+"""Only plain on-demand machines are stopped."""
+
+import pytest
+
+from reaper.decide.guards.lifecycle_kind import spot
+from reaper.model.kinds.instance import Lifecycle
+from tests.builders import facts, instance
+from tests.decide.tables import check
+
+
+def test_an_on_demand_machine_passes():
+    check(spot, facts(), None)
+
+
+@pytest.mark.parametrize("lifecycle", [kind for kind in Lifecycle if kind is not Lifecycle.ON_DEMAND], ids=str)
+def test_spot_prepaid_and_unheard_of_lifecycles_are_held(lifecycle):
+    check(spot, facts(instance=instance(lifecycle=lifecycle)), f"lifecycle {lifecycle}")
+
+
+def test_a_lifecycle_that_is_not_known_is_held():
+    check(spot, facts(instance=instance(lifecycle=None)), "not known")

@@ -1,0 +1,186 @@
+"""What exists: a failed place keeps its listing with its age, and nothing is gone because nobody answered."""
+
+from dataclasses import replace
+
+import pytest
+
+from reaper.errors import Denied, Throttled
+from reaper.model.kinds.instance import InstanceState
+from reaper.model.resource import Place
+from reaper.ports import Listed
+from reaper.service.inventory import kept, merged, refresh, seen
+from reaper.store import open_store
+from tests.builders import DAY, HERE, HOUR, MINUTE, NOW, instance, resource
+
+THERE = Place("aws", "111122223333", "us-east-1")
+ELSEWHERE = Place("gcp", "ml-research", "us-central1-a")
+THROTTLED = "RequestLimitExceeded"
+
+
+class Answers:
+    """A cloud that answers with what it was given, in order; an exception is raised."""
+
+    def __init__(self, *answers, name="aws"):
+        self.name, self.answers = name, list(answers)
+
+    def list(self):
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def store():
+    opened = open_store(":memory:")
+    yield opened
+    opened.close()
+
+
+def listed(*natives, place=HERE):
+    return Listed(place, tuple(instance(native) for native in natives))
+
+
+def failed(place=HERE):
+    return Listed(place, failed=THROTTLED)
+
+
+def over(store, *answers, every=MINUTE):
+    """The inventory after each answer of one cloud, a minute apart."""
+    cloud, known, found = Answers(*answers), None, []
+    for n in range(len(answers)):
+        known = refresh((cloud,), store, NOW + n * every, known)
+        found.append(known)
+    return found
+
+
+def natives(inventory):
+    return sorted(id.native for id in inventory.instances)
+
+
+def test_a_failed_place_keeps_its_listing_with_its_age(store):
+    *_, last = over(store, (listed("i-01", "i-02"),), (failed(),), (failed(),))
+
+    assert natives(last) == ["i-01", "i-02"]
+    assert (last.listings[HERE].failed, last.listings[HERE].listed_at) == (THROTTLED, NOW)
+    assert [listing.place for listing in last.failed] == [HERE]
+
+
+def test_a_failed_place_changes_nothing_for_another(store):
+    *_, last = over(store, (listed("i-01"), listed("i-02", place=THERE)), (failed(), listed("i-03", place=THERE)))
+
+    assert natives(last) == ["i-01", "i-03"]
+    assert (last.listings[THERE].failed, last.listings[THERE].listed_at) == (None, NOW + MINUTE)
+
+
+def test_a_place_that_failed_from_the_start_is_named_and_holds_nothing(store):
+    (only,) = over(store, (failed(),))
+
+    assert (natives(only), only.listings[HERE].failed) == ([], THROTTLED)
+
+
+def test_an_empty_answer_where_there_were_machines_is_a_failure_until_it_was_seen_twice(store):
+    _, once, twice = over(store, (listed("i-01"),), (listed(),), (listed(),))
+
+    assert (natives(once), once.listings[HERE].listed_at) == (["i-01"], NOW)
+    assert "nothing" in once.listings[HERE].failed
+    assert (natives(twice), twice.listings[HERE].failed) == ([], None)
+
+
+def test_machines_that_were_back_in_between_make_the_next_empty_answer_the_first(store):
+    *_, last = over(store, (listed("i-01"),), (listed(),), (listed("i-01"),), (listed(),))
+
+    assert natives(last) == ["i-01"]
+    assert last.listings[HERE].failed is not None
+
+
+def test_a_failure_between_two_empty_answers_is_no_sight_of_machines(store):
+    *_, last = over(store, (listed("i-01"),), (listed(),), (failed(),), (listed(),))
+
+    assert (natives(last), last.listings[HERE].failed) == ([], None)
+
+
+def test_an_empty_answer_where_there_was_nothing_is_an_answer(store):
+    *_, last = over(store, (listed(),), (listed(),))
+
+    assert last.listings[HERE].failed is None
+
+
+def test_a_place_that_is_no_longer_answered_for_is_not_gone(store):
+    *_, last = over(store, (listed("i-01"), listed("i-02", place=THERE)), (listed("i-01"),))
+
+    assert natives(last) == ["i-01", "i-02"]
+    assert "no longer listed" in last.listings[THERE].failed
+
+
+def test_a_cloud_that_cannot_be_asked_fails_its_places_and_no_other_cloud(store):
+    known = refresh((Answers((listed("i-01"),)), Answers((listed("i-09", place=ELSEWHERE),), name="gcp")), store, NOW)
+    last = refresh((Answers(Denied("no credentials")), Answers((listed("i-08", place=ELSEWHERE),), name="gcp")), store, NOW + MINUTE, known)
+
+    assert {place: listing.failed for place, listing in last.listings.items()} == {HERE: "no credentials", ELSEWHERE: None}
+    assert last.problems == ("aws: no credentials",)
+    assert last.listings[HERE].listed_at == NOW
+
+
+def test_a_throttled_cloud_is_not_an_empty_one(store):
+    *_, last = over(store, (listed("i-01"),), Throttled(THROTTLED), Throttled(THROTTLED), Throttled(THROTTLED))
+
+    assert natives(last) == ["i-01"]
+    assert THROTTLED in last.listings[HERE].failed
+
+
+def test_what_was_listed_survives_a_restart_with_its_age_and_its_doubt(store):
+    over(store, (listed("i-01"),), (listed(),))
+    again = kept(store)
+
+    assert (natives(again), again.listings[HERE].listed_at, again.listings[HERE].empty_once) == (["i-01"], NOW, True)
+    assert again.ledgers[resource()].first_seen_at == NOW
+    assert natives(refresh((Answers((listed(),)),), store, NOW + HOUR)) == []
+
+
+def test_a_failed_listing_writes_nothing_into_the_ledger(store):
+    *_, last = over(store, (listed("i-01"),), (failed(),))
+
+    assert last.ledgers[resource()].last_seen_at == NOW
+
+
+RUNNING, STOPPED = InstanceState.RUNNING, InstanceState.STOPPED
+
+
+@pytest.mark.parametrize(("sights", "since"), [
+    pytest.param([RUNNING], 0, id="first sight"),
+    pytest.param([RUNNING, RUNNING, RUNNING], 0, id="still the same run"),
+    pytest.param([STOPPED], None, id="stopped at first sight"),
+    pytest.param([RUNNING, STOPPED], None, id="stopped since"),
+    pytest.param([RUNNING, STOPPED, RUNNING, RUNNING], 2, id="started again"),
+    pytest.param([RUNNING, InstanceState.STOPPING, RUNNING], 2, id="on its way down and up again"),
+    pytest.param([STOPPED, InstanceState.PENDING, RUNNING], 1, id="a run begins when it is pending"),
+    pytest.param([RUNNING, InstanceState.UNKNOWN, RUNNING], 2, id="a state that is not known ends what is known"),
+])  # fmt: skip
+def test_our_own_record_tells_since_when_it_runs_where_the_cloud_does_not(sights, since):
+    ledger = None
+    for n, state in enumerate(sights):
+        ledger = seen(ledger, instance(state=state, launched_at=None), NOW + n * HOUR)
+
+    assert ledger.running_since == (None if since is None else NOW + since * HOUR)
+    assert ledger.first_seen_at == NOW
+
+
+def test_a_new_launch_begins_a_new_run_even_if_we_never_saw_it_stopped():
+    first = seen(None, instance(), NOW)
+    again = seen(first, instance(launched_at=NOW + HOUR), NOW + 2 * HOUR)
+
+    assert (first.running_since, again.running_since, again.first_seen_at) == (NOW, NOW + 2 * HOUR, NOW)
+
+
+def test_the_age_of_a_machine_does_not_begin_anew_with_our_restart():
+    ledger = seen(None, instance(launched_at=None), NOW - DAY)
+
+    assert seen(ledger, instance(launched_at=None), NOW).running_since == NOW - DAY
+
+
+def test_one_answer_is_merged_without_a_store():
+    old = merged(None, listed("i-01"), NOW)
+
+    assert merged(old, failed(), NOW + MINUTE) == replace(old, failed=THROTTLED)
+    assert merged(merged(old, failed(), NOW), listed("i-01"), NOW + MINUTE).failed is None
