@@ -14,6 +14,8 @@ An unverified window can push a peak up and covers nothing.
 """
 
 import math
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -48,23 +50,23 @@ class Track:
     named; all time before is lost.
     """
 
-    __slots__ = ("_born", "_ends", "_lost_ends", "_lost_sums", "_peaks", "lost")
+    __slots__ = ("_born", "_ends", "_falls", "_lost_ends", "_lost_sums", "lost")
 
     def __init__(self, born: float = -math.inf) -> None:
         self._born = born
-        self._ends: list[float] = []
-        self._peaks: list[float] = []
-        self._lost_ends: list[float] = []
-        self._lost_sums: list[float] = []
+        self._ends = array("d")
+        self._falls = array("d")  # the peaks, negated: they fall towards the newest, and bisect wants what rises
+        self._lost_ends = array("d")
+        self._lost_sums = array("d")
         self.lost = 0.0
 
     def push(self, end: float, peak: float) -> None:
-        ends, peaks = self._ends, self._peaks
-        while peaks and peaks[-1] <= peak:
-            peaks.pop()
+        ends, falls = self._ends, self._falls
+        while falls and falls[-1] >= -peak:
+            falls.pop()
             ends.pop()
         ends.append(end)
-        peaks.append(peak)
+        falls.append(-peak)
 
     def lose(self, end: float, seconds: float, quantum: float) -> None:
         """Count uncovered seconds up to ``end``."""
@@ -77,25 +79,14 @@ class Track:
 
     def last_above(self, limit: float) -> tuple[float, float] | None:
         """(end, peak) of the newest window above ``limit``; None: never in this stretch."""
-        low, high = 0, len(self._peaks)
-        while low < high:  # peaks fall towards the newest
-            middle = (low + high) // 2
-            if self._peaks[middle] > limit:
-                low = middle + 1
-            else:
-                high = middle
-        return (self._ends[low - 1], self._peaks[low - 1]) if low else None
+        count = bisect_left(self._falls, -limit)
+        return (self._ends[count - 1], -self._falls[count - 1]) if count else None
 
     def lost_since(self, moment: float) -> float:
         """Uncovered seconds before its birth and in windows that ended after ``moment``; at most a quantum too many, never too few."""
-        low, high = 0, len(self._lost_ends)
-        while low < high:
-            middle = (low + high) // 2
-            if self._lost_ends[middle] <= moment:
-                low = middle + 1
-            else:
-                high = middle
-        return self.lost - (self._lost_sums[low - 1] if low else 0.0) + max(self._born - moment, 0.0)
+        count = bisect_right(self._lost_ends, moment)
+        lost = self.lost - self._lost_sums[count - 1] if count else self.lost
+        return lost + self._born - moment if self._born > moment else lost
 
     def forget(self, before: float) -> None:
         """Drop steps of lost time that no span reaches any more; one is kept as the floor of the sum."""
@@ -107,7 +98,7 @@ class Track:
             del self._lost_sums[:keep]
 
     def __len__(self) -> int:
-        return len(self._peaks) + len(self._lost_ends)
+        return len(self._falls) + len(self._lost_ends)
 
 
 def _up_to(value: float, step: float) -> float:
@@ -254,8 +245,8 @@ class IdleClock:
             began_at=moment(self._began),
             period=timedelta(seconds=self._period_s),
             devices=len({gpu.uuid for gpu in newest.gpus if gpu.peak is not None and gpu.covered_s}),
-            covered={span: self._least({f"gpu {u}": t for u, t in self._gpus.items()}, span) for span in spans},
-            host_covered={span: self._least({s.value: t for s, t in self._host.items()}, span) for span in spans},
+            covered={span: self._least(((f"gpu {uuid}", track) for uuid, track in self._gpus.items()), span) for span in spans},
+            host_covered={span: self._least(((signal.value, track) for signal, track in self._host.items()), span) for span in spans},
             last_busy=last_busy,
         )
 
@@ -273,14 +264,20 @@ class IdleClock:
         tracks = [(Signal.GPU, track, limits.gpu) for track in self._gpus.values()]
         return tracks + [(signal, track, host[signal]) for signal, track in self._host.items()]
 
-    def _least(self, tracks: dict[str, Track], span: timedelta) -> tuple[float, str]:
+    def _least(self, tracks: Iterable[tuple[str, Track]], span: timedelta) -> tuple[float, str]:
         """The share of ``span`` (0..1) that the least covered track covers, and its name; no track covers nothing."""
-        if not tracks or self._until is None or span <= timedelta(0):
+        if self._until is None or span <= timedelta(0):
             return 0.0, "nothing"
         seconds = span.total_seconds()
         start = max(self._until - seconds, self._began)
+        worst, name = -1.0, "nothing"
+        for its_name, track in tracks:
+            lost = track.lost_since(start)
+            if lost > worst:
+                worst, name = lost, its_name
+        if worst < 0.0:
+            return 0.0, "nothing"
         missing = max(seconds - (self._until - start), 0.0)
-        name, worst = max(((n, t.lost_since(start)) for n, t in tracks.items()), key=lambda pair: pair[1])
         return max(0.0, 1.0 - (worst + missing) / seconds), name
 
 

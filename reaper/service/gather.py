@@ -157,8 +157,11 @@ class Gathering:
         policies = configuration.policies_for(instance)
         if not policies:
             return None
-        terms = policies[0].idle
-        return self._watch.quiet(resource, policies[0].limits, (terms.idle_for, terms.held_for))
+        terms, limits = policies[0].idle, policies[0].limits
+        quiet = self._watch.quiet(resource, limits)
+        if quiet is None or quiet.quiet_for < terms.idle_for:
+            return quiet  # no term is served: how well it was covered is not asked
+        return self._watch.quiet(resource, limits, (terms.idle_for, terms.held_for))
 
     def _member(self, resource: ResourceId, now: datetime) -> Member:
         facts = self._own(resource, now)

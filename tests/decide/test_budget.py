@@ -14,7 +14,10 @@ from tests.builders import DAY, HOUR, MINUTE, NOW, SECOND, ask, debit
 PRICES = {"g5.xlarge": 1.0, "g5.48xlarge": 16.3, "p5.48xlarge": 98.3}
 
 
-def fits(budget, its, debits=(), now=NOW, running=1000, taken=Ask(0, 0.0)):
+NOTHING = Ask(0, 0.0)
+
+
+def fits(budget, its, debits=(), now=NOW, running=1000, taken=NOTHING):
     return refusal(its, limits(budget, debits, now, running), taken) is None
 
 

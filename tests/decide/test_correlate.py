@@ -4,7 +4,20 @@ import pytest
 
 from reaper.decide.correlate import busy_sign, state_of
 from reaper.model.signal import Activity, State
-from tests.builders import HOUR, MINUTE, NOW, SECOND, facts, gpu, held_facts, instance, loader, observation, policy, quiet
+from tests.builders import (
+    HOUR,
+    MINUTE,
+    NOW,
+    SECOND,
+    facts,
+    gpu,
+    held_facts,
+    instance,
+    loader,
+    observation,
+    policy,
+    quiet,
+)
 
 NAN = float("nan")
 

@@ -15,7 +15,22 @@ from reaper.model.mark import MarkChange, Stage
 from reaper.model.policy import Warn
 from reaper.model.schedule import DailyHours
 from tests.builders import (
-    DAY, HOUR, MINUTE, NOW, SECOND, decision, facts, finding, gpu, held_facts, mark, observation, policy, quiet, shield, snooze,
+    DAY,
+    HOUR,
+    MINUTE,
+    NOW,
+    SECOND,
+    decision,
+    facts,
+    finding,
+    gpu,
+    held_facts,
+    mark,
+    observation,
+    policy,
+    quiet,
+    shield,
+    snooze,
 )  # fmt: skip
 
 CYCLE = MINUTE
@@ -95,6 +110,16 @@ def test_the_wait_counts_outside_quiet_hours_only(warned, due):
 
     assert abs(due_at - due) <= MINUTE
     assert abs(shown - due_at) <= 2 * MINUTE
+
+
+@pytest.mark.parametrize(("before", "now", "counted"), [
+    pytest.param(berlin(2026, 3, 4, 7, 59), berlin(2026, 3, 4, 8, 0), timedelta(0), id="a minute that began in the night"),
+    pytest.param(berlin(2026, 3, 4, 8, 0), berlin(2026, 3, 4, 8, 1), MINUTE, id="the first minute of the day"),
+    pytest.param(berlin(2026, 3, 4, 19, 58), berlin(2026, 3, 4, 19, 59), MINUTE, id="the last but one"),
+    pytest.param(berlin(2026, 3, 4, 19, 59), berlin(2026, 3, 4, 20, 0), timedelta(0), id="a minute that ends in the night"),
+])
+def test_a_minute_counts_only_if_all_of_it_lies_outside_quiet_hours(before, now, counted):
+    assert advance(mark(Stage.WARNED, counted_at=before), ACT, policy(warn=NIGHT), now, CYCLE).mark.waited == counted
 
 
 def test_once_due_quiet_hours_do_not_bind():

@@ -154,8 +154,8 @@ def unknowns(value):
         case dict():
             yield EMPTY, {}
             if value and all(isinstance(v, tuple) for v in value.values()):
-                yield NO_NUMBER, {k: (NAN, "gpu") for k in value}
-                yield NEGATIVE, {k: (-1.0, "gpu") for k in value}
+                yield NO_NUMBER, dict.fromkeys(value, (NAN, "gpu"))
+                yield NEGATIVE, dict.fromkeys(value, (-1.0, "gpu"))
 
 
 def cases():

@@ -9,7 +9,18 @@ from reaper.model.kinds.instance import InstanceState
 from reaper.model.mark import Stage
 from reaper.model.policy import Budgets, CountBudget, Mode, Scope
 from tests.builders import (
-    DAY, HOUR, MINUTE, NOW, candidate, configuration, debit, decision, instance, mark, policy, resource,
+    DAY,
+    HOUR,
+    MINUTE,
+    NOW,
+    candidate,
+    configuration,
+    debit,
+    decision,
+    instance,
+    mark,
+    policy,
+    resource,
 )  # fmt: skip
 
 
@@ -153,6 +164,19 @@ def test_one_that_is_withheld_takes_nothing_from_the_budget():
     made = plan(candidate("i-01", due_ago=HOUR, policy=policy(mode=Mode.OBSERVE)), candidate("i-02"), budgets=stops(per_hour=1))
 
     assert names(made) == ["i-02"]
+
+
+def test_the_dollars_of_one_plan_add_up():
+    made = plan(candidate("i-01", due_ago=HOUR), candidate("i-02"), budgets=stops(usd_per_hour=10.0), prices={"g5.xlarge": 6.0})
+
+    assert names(made) == ["i-01"]
+    assert withheld(made) == {"i-02": "budget"}
+
+
+def test_a_gang_is_priced_whole():
+    made = plan(*gang("i-01", "i-02"), budgets=stops(usd_per_hour=10.0), prices={"g5.xlarge": 6.0})
+
+    assert withheld(made) == {"i-01": "budget", "i-02": "budget"}
 
 
 def test_the_plan_says_where_the_dollar_budget_does_not_apply():

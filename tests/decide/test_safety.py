@@ -16,7 +16,24 @@ from reaper.model.kinds.instance import InstanceState, Lifecycle, Protections
 from reaper.model.policy import MIB
 from reaper.model.signal import Activity, State
 from tests.builders import (
-    DAY, HELD_FOR, HOUR, IDLE_FOR, MINUTE, NOW, SECOND, facts, gpu, instance, loader, mark, member, observation, policy, quiet, shield, snooze,
+    DAY,
+    HELD_FOR,
+    HOUR,
+    IDLE_FOR,
+    MINUTE,
+    NOW,
+    SECOND,
+    facts,
+    gpu,
+    instance,
+    loader,
+    mark,
+    member,
+    observation,
+    policy,
+    quiet,
+    shield,
+    snooze,
 )  # fmt: skip
 
 NAN, INF = float("nan"), float("inf")

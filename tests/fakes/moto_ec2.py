@@ -128,7 +128,7 @@ def _patched(moto: MotoEc2) -> Iterator[None]:
     # GPU types without local disks, which moto's table no longer has; facts as EC2 published them.
     for name, count in (("p3.2xlarge", 1), ("p3.16xlarge", 8)):
         plain = {k: v for k, v in INSTANCE_TYPES["p3dn.24xlarge"].items() if k != "InstanceStorageInfo"}
-        gpu = {**plain["GpuInfo"]["Gpus"][0], "Count": count}
+        gpu = {**plain["GpuInfo"]["Gpus"][0], "Count": count, "LogicalGpuCount": count}
         if name not in INSTANCE_TYPES:
             INSTANCE_TYPES[name] = {**plain, "InstanceType": name, "InstanceStorageSupported": False, "GpuInfo": {"Gpus": [gpu]}}
             InstanceTypeBackend.instance_types.append(InstanceType(name))

@@ -11,7 +11,20 @@ from reaper.ports import KeptListing, Ledger
 from reaper.service.gather import Gathering, Known
 from reaper.service.inventory import Inventory
 from reaper.service.watch import Watch
-from tests.builders import DAY, HERE, HOUR, MINUTE, NOW, SECOND, configuration, gpu, instance, loader, observation, resource
+from tests.builders import (
+    DAY,
+    HERE,
+    HOUR,
+    MINUTE,
+    NOW,
+    SECOND,
+    configuration,
+    gpu,
+    instance,
+    loader,
+    observation,
+    resource,
+)
 
 ACT, WAIT, KEEP = Verdict.ACT, Verdict.WAIT, Verdict.KEEP
 

@@ -19,7 +19,20 @@ from reaper.service.inventory import Inventory
 from reaper.service.watch import Watch
 from reaper.store import open_store
 from tests.builders import (
-    DAY, HERE, HOUR, MINUTE, NOW, SECOND, attempt, configuration, gpu, instance, observation, policy, resource, snooze,
+    DAY,
+    HERE,
+    HOUR,
+    MINUTE,
+    NOW,
+    SECOND,
+    attempt,
+    configuration,
+    gpu,
+    instance,
+    observation,
+    policy,
+    resource,
+    snooze,
 )  # fmt: skip
 
 OPEN = Protections(stop_protected=False)

@@ -18,6 +18,7 @@ from typing import Any
 
 from reaper.clock import SystemClock
 from reaper.model.resource import ResourceId
+from reaper.ports import Store
 from reaper.service.tokens import issue
 from reaper.wiring import open_state
 from tests.fakes import nvml
@@ -106,6 +107,14 @@ class Stage:
     port: int = field(default_factory=free_port)
     hosts: dict[str, Host] = field(default_factory=dict)
     daemon: "subprocess.Popen[bytes] | None" = None
+    opened: Store | None = None
+
+    @property
+    def store(self) -> Store:
+        """The daemon's own state, opened once beside it."""
+        if self.opened is None:
+            self.opened = open_state(self.state, create=False)
+        return self.opened
 
     @property
     def env(self) -> dict[str, str]:
@@ -175,11 +184,7 @@ class Stage:
     def _token(self, host: Host) -> str:
         if host.name == "idle":  # as an operator does it
             return str(self.json("token", "issue", host.id)["token"])
-        store = open_state(self.state, create=False)  # the same without a second of start-up each
-        try:
-            return issue(store, ResourceId.parse(host.id), SystemClock().now(), "the story")
-        finally:
-            store.close()
+        return issue(self.store, ResourceId.parse(host.id), SystemClock().now(), "the story")  # without a second of start-up each
 
     def kill_agent(self, host: Host) -> None:
         assert host.agent is not None
@@ -191,24 +196,20 @@ class Stage:
 
     def audit(self, host: Host | None = None) -> list[dict[str, Any]]:
         """Read from the store directly: a command takes a second, and these stories turn on less."""
-        store = open_state(self.state, create=False)
-        try:
-            entries = store.audit(resource=ResourceId.parse(host.id) if host is not None else None, limit=10_000)
-        finally:
-            store.close()
+        entries = self.store.audit(resource=ResourceId.parse(host.id) if host is not None else None, limit=10_000)
         return [{"kind": e.kind.value, "at": e.at, "because": e.because, "evidence": e.evidence, "action": e.action} for e in entries]
 
     def kinds(self, host: Host) -> list[str]:
         return [entry["kind"] for entry in self.audit(host)]
 
-    def wait(self, what: str, seen: Callable[[], bool], within_s: float = 90.0) -> None:
+    def wait(self, what: str, seen: Callable[[], bool], within_s: float = 180.0) -> None:
         end = time.monotonic() + within_s
         while not seen():
             if self.daemon is not None and self.daemon.poll() not in (None, 0):
                 raise AssertionError(f"the daemon ended with {self.daemon.returncode}:\n{self.tail()}")
             if time.monotonic() > end:
                 raise AssertionError(f"not within {within_s:.0f} s: {what}\n{self.tail()}")
-            time.sleep(0.05)
+            time.sleep(0.1)
 
     def tail(self) -> str:
         log = self.folder / "daemon.log"
@@ -225,3 +226,5 @@ class Stage:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(timeout=20)
+        if self.opened is not None:
+            self.opened.close()

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reaper.model.resource import ResourceId
 from tests.fakes import nvml
 from tests.fakes.moto_ec2 import strict_server
 from tests.story.stage import Stage
@@ -132,14 +133,7 @@ def test_idle_machine_is_warned_then_stopped_and_its_siblings_stay_up(stage: Sta
 
 
 def _has_spoken(stage: Stage, name: str) -> bool:
-    from reaper.model.resource import ResourceId
-    from reaper.wiring import open_state
-
-    store = open_state(stage.state, create=False)
-    try:
-        return store.voice(ResourceId.parse(stage.hosts[name].id)) is not None
-    finally:
-        store.close()
+    return stage.store.voice(ResourceId.parse(stage.hosts[name].id)) is not None
 
 
 WHY = [
@@ -182,20 +176,14 @@ def test_restart_during_the_countdown_neither_forgets_nor_hurries(stage: Stage, 
 
 
 def test_longer_gap_of_the_daemon_warns_again(stage: Stage, webhook: Webhook) -> None:
-    from reaper.wiring import open_state
-
     third = stage.hosts["third"]
     third.load("gpu 0 util 0")
     stage.wait("third was warned", lambda: "warned" in stage.kinds(third))
 
     assert stage.stop_daemon() == 0
-    store = open_state(stage.state, create=False)
-    past = store.fact("last_cycle_at")
+    past = stage.store.fact("last_cycle_at")
     assert past is not None
-    from datetime import datetime
-
-    store.set_facts({"last_cycle_at": (datetime.fromisoformat(past) - timedelta(minutes=11)).isoformat()})
-    store.close()
+    stage.store.set_facts({"last_cycle_at": (datetime.fromisoformat(past) - timedelta(minutes=11)).isoformat()})
     stage.start_daemon()
     stage.wait("third stopped", lambda: stage.ec2_state(third) == "stopped")
 

@@ -4,7 +4,19 @@ from dataclasses import replace
 
 from reaper.decide.guards.blind import blind
 from tests.builders import (
-    DAY, HELD_FOR, HOUR, IDLE_FOR, MINUTE, NOW, SECOND, facts, gpu, held_facts, instance, observation, quiet,
+    DAY,
+    HELD_FOR,
+    HOUR,
+    IDLE_FOR,
+    MINUTE,
+    NOW,
+    SECOND,
+    facts,
+    gpu,
+    held_facts,
+    instance,
+    observation,
+    quiet,
 )  # fmt: skip
 from tests.decide.tables import check, rows
 

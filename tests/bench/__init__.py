@@ -1,0 +1,1 @@
+"""Benchmarks one can run: `python -m tests.bench NAME`. Never a gate of the tests."""
