@@ -1,6 +1,7 @@
 """What a machine is doing now, from every source that covers it: any that says BUSY wins, IDLE needs all, the rest is UNKNOWN."""
 
 import math
+import re
 from datetime import datetime
 
 from reaper.decide.facts import MOST_AHEAD, Facts, silent_for
@@ -45,7 +46,7 @@ def misfit(facts: Facts, seen: Observation) -> str | None:
     model = facts.instance.gpu_model
     if model is None:
         return None
-    return next((gpu.model for gpu in seen.gpus if gpu.model is not None and model.lower() not in gpu.model.lower()), None)
+    return next((gpu.model for gpu in seen.gpus if gpu.model is not None and not _words(model) <= _words(gpu.model)), None)
 
 
 def busy_sign(facts: Facts, seen: Observation) -> str | None:
@@ -75,3 +76,8 @@ def busy_sign(facts: Facts, seen: Observation) -> str | None:
     if seen.net_bytes_per_s is not None and seen.net_bytes_per_s >= net:
         return f"network {seen.net_bytes_per_s / MIB:.1f} MiB/s"
     return None
+
+
+def _words(name: str) -> set[str]:
+    """EC2 says "RTX PRO Server 6000" where the driver says "NVIDIA RTX PRO 6000 Blackwell Server Edition"; "L4" is no "L40S"."""
+    return set(re.findall(r"[a-z0-9]+", name.lower()))

@@ -42,10 +42,10 @@ def make(
     debits: Sequence[Debit],
     running: int,
     jumps: Sequence[Jump] = (),
-    stopped_by: str | None = None,
+    stopped_by: tuple[str, str] | None = None,
 ) -> Plan:
     """
-    The plan of one cycle. ``running``: running machines in scope; ``stopped_by``: why nothing may be taken away now.
+    The plan of one cycle. ``running``: running machines in scope; ``stopped_by``: what withholds everything that takes away ("brake", "configuration"), and why.
 
     Ready groups (a machine, or all running members of a gang) are admitted in the order in which they became due.
     """
@@ -95,10 +95,10 @@ def _groups(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
 
 
 def _withhold(
-    group: Sequence[Candidate], ready: Sequence[Candidate], configuration: Configuration, jumps: Sequence[Jump], now: datetime, stopped_by: str | None
+    group: Sequence[Candidate], ready: Sequence[Candidate], configuration: Configuration, jumps: Sequence[Jump], now: datetime, stopped_by: tuple[str, str] | None
 ) -> tuple[str | None, str]:
     if stopped_by is not None:
-        return "brake", stopped_by
+        return stopped_by
     if configuration.mode is not Mode.ENFORCE:
         return "mode", "mode is observe"
     for candidate in ready:
@@ -133,10 +133,10 @@ def _withheld(candidate: Candidate, by: str, because: str) -> Withheld:
     )  # fmt: skip
 
 
-def _notes(configuration: Configuration, candidates: Sequence[Candidate], jumps: Sequence[Jump], now: datetime, stopped_by: str | None) -> tuple[str, ...]:
+def _notes(configuration: Configuration, candidates: Sequence[Candidate], jumps: Sequence[Jump], now: datetime, stopped_by: tuple[str, str] | None) -> tuple[str, ...]:
     notes = [f"breaker open: {j.because}" for j in jumps if now < j.until]
     if stopped_by is not None:
-        notes.append(f"nothing is taken away: {stopped_by}")
+        notes.append(f"nothing is taken away: {stopped_by[1]}")
     if configuration.budgets.stops.usd_per_hour is not None:
         unpriced = sorted({c.instance.type for c in candidates if budgets.price_of(c.instance.type, configuration.prices) is None})
         if unpriced:

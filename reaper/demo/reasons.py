@@ -12,7 +12,7 @@ from reaper.decide.engine import explain
 from reaper.decide.facts import Facts
 from reaper.decide.findings import span_text
 from reaper.decide.guards import blind, stop_protected
-from reaper.model.decision import Finding, FindingKind, Verdict
+from reaper.model.decision import Finding, FindingKind
 from reaper.model.kinds.instance import InstanceState
 from reaper.model.signal import Activity, State
 
@@ -30,12 +30,13 @@ def decisive(facts: Facts, now: datetime) -> Reason:
     if facts.instance.state is not InstanceState.RUNNING:
         return Reason(facts.instance.state.value, f"the machine is {facts.instance.state}")
     if decision.cause is not None:
-        if decision.verdict is Verdict.ACT:
-            return Reason("", decision.because)
-        # a protection is for good, so it is the reason even where a hold came first
+        # a protection is for good, so it is the reason even where a hold came first; the costly read is made for the last few only
         objections = sorted(decision.objections, key=lambda finding: finding.kind is not FindingKind.PROTECT)
-        first = next((f for f in objections if f.rule != stop_protected.NAME), None)  # that one is read for the last few only
-        return _said(first) if first is not None else Reason("", decision.because)
+        first = next((f for f in objections if f.because != stop_protected.UNREAD), None)
+        if first is not None:
+            return _said(first)
+        nominated = (f.because for f in decision.findings if f.kind is FindingKind.NOMINATE)
+        return Reason("", next(nominated, decision.because))
     if decision.state.activity is Activity.BUSY:
         sign = busy_sign(facts, facts.newest) if facts.newest is not None else None
         return Reason(decision.state.value, f"{decision.state}: {sign}" if sign is not None else decision.because)

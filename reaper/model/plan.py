@@ -26,7 +26,7 @@ class PlannedAction:
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """One that may not happen, and what withholds it: "mode", "budget", "breaker", "gang", "configuration", "scope", "cycle"."""
+    """One that may not happen, and what withholds it: "mode", "scope", "budget", "breaker", "gang", "configuration", "brake"."""
 
     resource: ResourceId
     name: str

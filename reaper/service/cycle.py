@@ -297,7 +297,10 @@ class Cycle:
         return rows
 
     def _plan(self, this: _Pass, rows: Sequence[Row], configuration: Configuration, jumps: Sequence[Jump], refused: str | None) -> Plan:
-        stopped_by = f"the newest configuration is refused: {refused}" if refused is not None else self._brakes.engaged()
+        stopped_by = ("configuration", f"the newest configuration is refused: {refused}") if refused is not None else None
+        brake = self._brakes.engaged()
+        if brake is not None:
+            stopped_by = ("brake", brake)
         debits = self._debits(Action.STOP)
         plan = planner.make(
             f"p-{this.now:%Y%m%dT%H%M%S}-{uuid4().hex[:6]}", this.now, configuration, [row.candidate for row in rows], debits,

@@ -7,12 +7,13 @@ A cycle that breaks off is logged and counted, and the next one starts from the 
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from reaper import log
 from reaper.errors import ReaperError, UsageError
 from reaper.metrics import FleetSummary, Metrics, NearReap
+from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.mark import Stage
 from reaper.model.plan import Approval
 from reaper.model.policy import Configuration, Mode
@@ -25,6 +26,9 @@ from reaper.service.undo import APPROVAL_PREFIX, find_stop
 from reaper.service.watch import Watch
 
 _log = log.get(__name__)
+
+APPROVAL_HOLDS_FOR = timedelta(minutes=15)
+"""An approval is for what the person saw; one that waited for a leader longer than this is asked for again."""
 
 
 class ConfigurationSource(Protocol):
@@ -92,7 +96,7 @@ class Daemon:
                 self.cycled_at = self.cycled_at or self.clock.now()
                 return None
             result = self.cycle.run(configuration, lease, refused)
-            self._approved(configuration, lease)
+            self._approved(configuration, lease, refused)
         except ReaperError as error:
             self.metrics.cycle_failed()
             _log.error("cycle broke off", because=str(error), error=type(error).__name__)
@@ -107,22 +111,28 @@ class Daemon:
             self.seen(result)
         return result
 
-    def _approved(self, configuration: Configuration, lease: Lease) -> None:
-        """What people filed with `apply` and `undo` while we lead, through the same gates."""
+    def _approved(self, configuration: Configuration, lease: Lease, refused: str | None) -> None:
+        """What people filed with `apply` and `undo` while we lead, through the same gates. Each is tried once."""
         for approval in self.store.approvals():
             try:
-                self._carry_out(approval, configuration, lease)
+                self._carry_out(approval, configuration, lease, refused)
             except (Withdrawn, UsageError) as why:
                 _log.warning("approval not carried out", approval=approval.id, who=approval.who, because=str(why))
+                entry = AuditEntry(self.clock.now(), AuditKind.WITHHELD, approval.who, str(why), evidence={"approval": approval.id, "of": approval.plan})
+                self.store.append_audit(entry)
             self.store.finish_approval(approval.id, self.clock.now())
 
-    def _carry_out(self, approval: Approval, configuration: Configuration, lease: Lease) -> None:
+    def _carry_out(self, approval: Approval, configuration: Configuration, lease: Lease, refused: str | None) -> None:
+        if self.clock.now() - approval.at > APPROVAL_HOLDS_FOR:
+            raise Withdrawn("approval", f"it was filed over {APPROVAL_HOLDS_FOR} ago; approve it again")
         gathering = self.cycle.gather(configuration)
         running = running_in_scope(gathering, configuration)
         if approval.plan.startswith(APPROVAL_PREFIX):
             stopped = find_stop(self.store, approval.plan.removeprefix(APPROVAL_PREFIX))
             self.cycle.executor.start_again(stopped, gathering, lease, running, approval.who)
             return
+        if refused is not None:
+            raise Withdrawn("configuration", f"the newest configuration is refused: {refused}")
         plan = self.store.plan(approval.plan)
         if plan is None:
             raise UsageError(f"there is no plan {approval.plan} any more")

@@ -41,8 +41,9 @@ class FleetWatch:
         self._jumps = read_jumps(self._store)  # a person may have closed one
         still = tuple(j for j in self._jumps if now < j.until)
         known = {resource for j in still for resource in j.machines}
-        # They need a term and a wait to become due at all; blocked for less, the breaker would end just as it is needed.
-        term = max((2 * policy.idle.idle_for + policy.warn.wait for policy in configuration.policies), default=configuration.cycle)
+        # They need their term and their wait to become due at all; blocked for less, the breaker would end just as it is needed.
+        terms = (max(p.idle.held_for, p.idle.idle_for) + p.idle.idle_for + p.warn.wait for p in configuration.policies)
+        term = max(terms, default=configuration.cycle)
         found = jump(tuple(self._turns.values()), configuration.budgets.breaker, now, term)
         if found is not None and not set(found.machines) <= known:
             still = (*still, found)

@@ -92,3 +92,18 @@ def test_a_policy_sets_the_limits():
     given = facts(newest=observation(cpu_ratio=0.2), policies=(policy(starved_above=0.1),))
 
     assert busy_sign(given, given.newest) == "CPU 20%"
+
+
+@pytest.mark.parametrize(("by_type", "by_driver", "fits"), [
+    pytest.param("V100", "Tesla V100-SXM2-16GB", True, id="a V100"),
+    pytest.param("A10G", "NVIDIA A10G", True, id="an A10G"),
+    pytest.param("H100", "NVIDIA H100 80GB HBM3", True, id="an H100"),
+    pytest.param("RTX PRO Server 6000", "NVIDIA RTX PRO 6000 Blackwell Server Edition", True, id="the same words in another order"),
+    pytest.param("L4", "NVIDIA L40S", False, id="an L40S is no L4"),
+    pytest.param("H100", "NVIDIA H200", False, id="an H200 is no H100"),
+    pytest.param("T4", "Tesla T4G", False, id="a T4G is no T4"),
+])  # fmt: skip
+def test_driver_and_instance_type_call_one_gpu_by_different_names(by_type, by_driver, fits):
+    its = facts(instance=instance(gpu_model=by_type), newest=observation(gpus=(gpu(model=by_driver),)))
+
+    assert (state_of(its, NOW) is State.IDLE) is fits

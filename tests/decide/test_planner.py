@@ -71,9 +71,9 @@ def test_one_that_is_not_ready_is_neither_planned_nor_withheld(its):
     pytest.param(candidate(policy=None), {}, "mode", "in observe", id="its policy is gone"),
     pytest.param(candidate(), {"scope": Scope(verbs=("start",), given=True)}, "scope", "do not name stop", id="the verb is not listed"),
     pytest.param(candidate(), {"scope": Scope(verbs=("stop",))}, "scope", "do not name stop", id="no scope was written"),
-    pytest.param(candidate(), {"stopped_by": "kill switch"}, "brake", "kill switch", id="the kill switch"),
-    pytest.param(candidate(), {"stopped_by": ""}, "brake", "", id="a kill switch without a reason"),
-    pytest.param(candidate(), {"stopped_by": "the newest configuration is refused: line 3"}, "brake", "refused", id="the newest configuration is refused"),
+    pytest.param(candidate(), {"stopped_by": ("brake", "kill switch")}, "brake", "kill switch", id="the kill switch"),
+    pytest.param(candidate(), {"stopped_by": ("brake", "")}, "brake", "", id="a kill switch without a reason"),
+    pytest.param(candidate(), {"stopped_by": ("configuration", "the newest configuration is refused: line 3")}, "configuration", "refused", id="the newest configuration is refused"),
     pytest.param(candidate(), {"jumps": (JUMP,)}, "breaker", "3 of 9", id="the breaker is open for it"),
     pytest.param(candidate(), {"budgets": stops(per_hour=1), "debits": [debit()]}, "budget", "per hour: 1 of 1", id="the hour is used up"),
     pytest.param(candidate(), {"budgets": stops(per_cycle=0)}, "budget", "per cycle", id="nothing may go in a cycle"),
@@ -187,7 +187,7 @@ def test_the_plan_says_where_the_dollar_budget_does_not_apply():
 
 
 def test_the_plan_says_what_stands_in_the_way_of_everything():
-    made = plan(jumps=(JUMP,), stopped_by="kill switch")
+    made = plan(jumps=(JUMP,), stopped_by=("brake", "kill switch"))
 
     assert made.notes == ("breaker open: 3 of 9 turned idle", "nothing is taken away: kill switch")
 

@@ -179,7 +179,7 @@ def test_nothing_is_taken_away_while_the_newest_configuration_is_refused(world: 
     world.run(90)
 
     assert world.cloud.verbs() == []
-    assert world.results[-1].plan.withheld[0].by == "brake"
+    assert world.results[-1].plan.withheld[0].by == "configuration"
 
 
 def test_people_on_the_machine_learn_when_and_why(world: World) -> None:
