@@ -39,6 +39,8 @@ def last_look(mark: Mark, facts: Facts, now: datetime, *, observe: bool = False)
     state = state_of(facts, seen.ended_at if observe else now)
     if state.activity is not Activity.IDLE:
         return f"the newest report does not show it idle: {state}"
+    if not observe and seen.ended_at - seen.started_at < 0.5 * quiet.period:
+        return "the newest window was cut short: too little was seen in it"
     if observe:
         return None  # no agent was told, so no hook has run
     if seen.hook_installed and seen.hook_outcome != HOOK_OK and now - mark.due_at < policy.hook_veto_up_to:

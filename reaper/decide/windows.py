@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from reaper.model.signal import Limits, Observation, Quiet, Signal
+from reaper.model.signal import GpuWindow, Limits, Observation, Quiet, Signal
 
 PERIOD_S = 60.0
 """The report period of the wire, in seconds. A longer window an agent claims does not stretch what counts as fresh."""
@@ -144,9 +144,11 @@ class IdleClock:
             self._cover(seen, start)
         self._push(seen)
         if seen.verified:
+            # The last window before an agent ends is cut short; one short window makes no shorter period.
+            before = self._newest.window_s if self._newest is not None else 0.0
+            self._period_s = period_of(max(seen.window_s, before)).total_seconds()
             self._until, self._newest = seen.up_s, seen
             self._offset = seen.ended_at.timestamp() - seen.up_s
-            self._period_s = period_of(seen.window_s).total_seconds()
             for track in (*self._gpus.values(), *self._host.values()):
                 track.forget(seen.up_s - HORIZON.total_seconds())
         return Fold.RESTARTED if restarted else Fold.ADDED
@@ -156,7 +158,8 @@ class IdleClock:
             return True
         if not seen.verified:
             return False
-        period = max(self._period_s, period_of(seen.window_s).total_seconds())
+        last = self._newest.window_s if self._newest is not None else 0.0
+        period = period_of(max(last, seen.window_s)).total_seconds()
         if start - self._until > HOLE_PERIODS * period:
             return True
         # The boot clock and our own must go together: a step of either (or a resume that one of them missed) is a hole.
@@ -192,7 +195,7 @@ class IdleClock:
                 if gpu.uuid not in self._gpus:  # first named by an unverified voice: it has covered nothing so far
                     self._gpus[gpu.uuid] = Track(born=self._until if self._until is not None else self._began)
                 self._gpus[gpu.uuid].push(seen.up_s, _up_to(gpu.peak, 0.001))
-            if gpu.held:
+            if gpu.held and _speaks(gpu):
                 self._held_until = max(self._held_until, seen.up_s)
         for signal, value in _host_values(seen).items():
             self._host.setdefault(signal, Track()).push(seen.up_s, _quantised(signal, value))
@@ -289,6 +292,11 @@ def _quantised(signal: Signal, value: float) -> float:
             return _up_to(value, 0.05)
         case _:
             return _up_to(value, _MIB / 10 if value < 10 * _MIB else 10 * _MIB)
+
+
+def _speaks(gpu: GpuWindow) -> bool:
+    """Whether this window could read anything of the GPU. One that could not covers nothing, and tells nothing of who holds it."""
+    return gpu.peak is not None or gpu.processes is not None or gpu.mem_used_bytes is not None
 
 
 def _owned(seen: Observation) -> bool:

@@ -81,6 +81,11 @@ def is_busy(seen, limits):
     )
 
 
+def _held(g):
+    """A window that read nothing of a GPU says nothing of who holds it: it is not covered instead."""
+    return g.processes > 0 if g.processes is not None else g.peak is not None or g.mem_used_bytes is not None
+
+
 def define(windows, limits, spans):
     """Section by section what "idle since" and "covered" mean, over all windows, without any running sum."""
     stretch = stretch_of(windows)
@@ -89,7 +94,7 @@ def define(windows, limits, spans):
         return None
     began, until = stretch[0].up_s - stretch[0].window_s, trusted[-1].up_s
     since = max([began, *(w.up_s for w in stretch if is_busy(w, limits))])
-    held = max([began, *(w.up_s for w in stretch if any(g.processes is None or g.processes > 0 for g in w.gpus))])
+    held = max([began, *(w.up_s for w in stretch if any(_held(g) for g in w.gpus))])
     names = {g.uuid for w in trusted for g in w.gpus} | {g.uuid for w in stretch for g in w.gpus if g.peak is not None}
 
     def gpu_cover(name):
@@ -419,3 +424,23 @@ def test_second_boot_that_speaks_in_between_stands_where_it_spoke():
 
     assert answer.until == START + 20 * MINUTE
     assert answer.quiet_for == 14 * MINUTE
+
+
+def test_window_that_read_nothing_covers_nothing_and_is_nobodys_hold():
+    blind = window(600.0, (GpuWindow("GPU-0"),))
+    answer = quiet([*minutes(*range(1, 10)), blind])
+
+    assert answer.unheld_since == answer.since
+    assert answer.covered[timedelta(minutes=10)][0] == pytest.approx(0.9)
+
+
+def test_gpu_with_a_peak_whose_holders_cannot_be_read_counts_as_held():
+    unread = window(600.0, (GpuWindow("GPU-0", peak=0.0, covered_s=60.0),))
+
+    assert quiet([*minutes(*range(1, 10)), unread]).unheld_for == timedelta(0)
+
+
+def test_last_window_cut_short_by_an_agents_end_does_not_shorten_the_period():
+    cut = window(543.0, (gpu(covered_s=3.0),), length_s=3.0)
+
+    assert quiet([*minutes(*range(1, 10)), cut]).period == timedelta(minutes=1)

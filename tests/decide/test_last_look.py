@@ -36,6 +36,7 @@ def test_an_idle_window_begun_after_due_is_the_last_look():
     pytest.param(DUE, facts(newest=observation(61 * SECOND), quiet=quiet(until=NOW - 61 * SECOND)), "over one report period", id="a second too old"),
     pytest.param(DUE, facts(newest=observation(gpus=(gpu(peak=None),))), "does not show it idle", id="a window that read nothing"),
     pytest.param(DUE, facts(newest=observation(gpus=())), "does not show it idle", id="a window without GPUs"),
+    pytest.param(DUE, facts(newest=observation(window_s=20.0)), "cut short", id="the last breath of an agent that ends"),
     pytest.param(DUE, facts(newest=observation(sampler="stuck")), "does not show it idle", id="a stuck sampler"),
     pytest.param(DUE, facts(distrust="two speak"), "does not show it idle", id="two speak for it"),
     pytest.param(DUE, facts(newest=observation(-HOUR), quiet=quiet(until=NOW + HOUR)), "in the future", id="a window from the future"),
