@@ -270,13 +270,13 @@ def _verdict(told: Told) -> list[str]:
         return []
     match decision.verdict:
         case Verdict.ACT:
-            what = f"{decision.action} it, when its countdown is served"
+            what = f"act: {decision.action} it, when its countdown is served"
         case Verdict.WAIT:
-            what = f"would {decision.action} it, and holds"
+            what = f"wait: would {decision.action} it, and holds"
         case Verdict.KEEP:
-            what = "keep it"
+            what = "keep"
     cause = f", cause {decision.cause}" if decision.cause is not None else ""
-    return [f"verdict: {decision.verdict}: {what}: {decision.because}", f"state: {decision.state}{cause}"]
+    return [f"verdict: {what}: {decision.because}", f"state: {decision.state}{cause}"]
 
 
 def _countdown(told: Told, now: datetime) -> list[str]:

@@ -7,12 +7,15 @@ resources is a failure until it was seen twice.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from reaper.errors import CloudError
 from reaper.model.kinds.instance import Instance, InstanceState
 from reaper.model.resource import Place, ResourceId
 from reaper.ports import Cloud, KeptListing, Ledger, Listed, Store
+
+LEFT_OUT = timedelta(days=1)
+"""How long a place with machines that nobody lists any more is held as failed before it is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +56,22 @@ def refresh(clouds: Sequence[Cloud], store: Store, now: datetime, before: Invent
             continue
         for answer in answers:
             listings[answer.place] = merged(known.listings.get(answer.place), answer, now)
-        # A place that is no longer answered for is not gone: nobody said so.
+        # A place that is no longer answered for is not gone: nobody said so. But one that never had anything, and one that
+        # was left out for a day, is what the operator took off the list.
         answered = {answer.place for answer in answers}
         for place, listing in known.listings.items():
             if place.cloud == cloud.name and place not in answered:
-                listings[place] = replace(listing, failed="no longer listed: is its region still configured?")
+                if not listing.instances or now - listing.listed_at > LEFT_OUT:
+                    del listings[place]
+                else:
+                    listings[place] = replace(listing, failed="no longer listed: is its region still configured?")
     ledgers = dict(known.ledgers)
     for listing in listings.values():
         if listing.failed is None:
             for instance in listing.instances:
                 ledgers[instance.id] = seen(ledgers.get(instance.id), instance, now)
-    store.save_listings(tuple(listings.values()), tuple(ledgers[i] for i in ledgers if ledgers[i] != known.ledgers.get(i)))
+    changed = tuple(ledgers[i] for i in ledgers if ledgers[i] != known.ledgers.get(i))
+    store.save_listings(tuple(listings.values()), changed, tuple(known.listings.keys() - listings.keys()))
     return Inventory(listings, ledgers, tuple(problems))
 
 

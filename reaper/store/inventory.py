@@ -16,11 +16,13 @@ _PROTECTIONS = Codec("seen_protections", SeenProtection)
 
 
 class Inventory(Transactions):
-    def save_listings(self, listings: Sequence[KeptListing], ledgers: Sequence[Ledger]) -> None:
-        """Replaces those of the same place or resource; the others stay."""
+    def save_listings(self, listings: Sequence[KeptListing], ledgers: Sequence[Ledger], gone: Sequence[Place] = ()) -> None:
+        """Replaces those of the same place or resource; the others stay, but the listings of ``gone``."""
         places = [{"place": str(kept.place), "value": _LISTINGS.encode(kept)} for kept in listings]
         seen = [{"resource": str(ledger.resource), "value": _LEDGERS.encode(ledger)} for ledger in ledgers]
         with self._write() as connection:
+            for place in gone:
+                connection.execute(delete(tables.listings).where(tables.listings.c.place == str(place)))
             self._put(connection, tables.listings, places)
             self._put(connection, tables.ledgers, seen)
 

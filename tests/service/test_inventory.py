@@ -113,6 +113,22 @@ def test_a_place_that_is_no_longer_answered_for_is_not_gone(store):
     assert "no longer listed" in last.listings[THERE].failed
 
 
+def test_a_place_that_never_had_anything_and_is_no_longer_asked_is_forgotten(store):
+    *_, last = over(store, (listed("i-01"), listed(place=THERE)), (listed("i-01"),))
+
+    assert set(last.listings) == set(store.listings()) == {HERE}
+
+
+def test_a_place_that_was_left_out_for_a_day_is_forgotten(store):
+    known = refresh((Answers((listed("i-01"), listed("i-02", place=THERE))),), store, NOW)
+    early = refresh((Answers((listed("i-01"),)),), store, NOW + 23 * HOUR, known)
+    late = refresh((Answers((listed("i-01"),)),), store, NOW + 25 * HOUR, early)
+
+    assert natives(early) == ["i-01", "i-02"]
+    assert natives(late) == ["i-01"]
+    assert set(store.listings()) == {HERE}
+
+
 def test_a_cloud_that_cannot_be_asked_fails_its_places_and_no_other_cloud(store):
     known = refresh((Answers((listed("i-01"),)), Answers((listed("i-09", place=ELSEWHERE),), name="gcp")), store, NOW)
     last = refresh((Answers(Denied("no credentials")), Answers((listed("i-08", place=ELSEWHERE),), name="gcp")), store, NOW + MINUTE, known)
