@@ -99,7 +99,7 @@ def build(
         raise ConfigurationError((f"{configuration.source}: clouds: names no cloud; add [clouds.aws]",))
     watch = Watch(store)
     brakes = FileBrake(state)
-    cycle = Cycle(store, watch, clouds, Announcer(build_notifiers(configuration)), board, clock, brakes)
+    cycle = Cycle(store, watch, clouds, Announcer(build_notifiers(configuration), build_notifiers), board, clock, brakes)
     leader = Leader(store, clock, max(3 * configuration.cycle, timedelta(seconds=30)))
     ingest = Ingest(store, watch, board, clock, metrics)
     return Parts(store, watch, board, clock, metrics, clouds, cycle, leader, ingest, brakes, limit)

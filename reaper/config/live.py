@@ -1,4 +1,9 @@
-"""The configuration of a running process: read again when its files change, the last good one kept while a newer is refused."""
+"""
+The configuration of a running process: read again every cycle, the last good one kept while a newer is refused.
+
+It takes milliseconds, and any sign that would spare it (size, times, inode) misses something: a secret in a file of its
+own, a right that was given, a dangling link that an editor leaves beside it.
+"""
 
 from pathlib import Path
 
@@ -9,40 +14,33 @@ from reaper.model.policy import Configuration
 
 _log = log.get(__name__)
 
-Stamp = tuple[tuple[str, int, int, int], ...]
-
 
 class LiveConfiguration:
     """Raises ConfigurationError at first, if there is no good one to begin with. ``path`` None: the built-in one, for ever."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._stamp = self._look()
         self._good: Configuration = built_in() if path is None else load(path)
-        self._refused: str | None = None
+        self._problems: tuple[str, ...] = ()
 
     def current(self) -> tuple[Configuration, str | None]:
-        """The one in force, and why the newest is refused. A vanished file is a refusal, never defaults."""
+        """The one in force, and why the newest is refused. A vanished file is a refusal, never defaults. Never raises."""
         if self._path is None:
             return self._good, None
-        stamp = self._look()
-        if stamp == self._stamp:
-            return self._good, self._refused
-        self._stamp = stamp
         try:
-            self._good, self._refused = load(self._path), None
-            _log.info("configuration read", source=str(self._path), digest=self._good.digest)
+            newest = load(self._path)
         except ConfigurationError as error:
-            self._refused = error.problems[0] + (f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else "")
-            _log.error("configuration refused; nothing is taken away until it is mended", problems=list(error.problems))
-        return self._good, self._refused
+            return self._refuse(error.problems)
+        except Exception as error:  # noqa: BLE001 - what our own reader trips over is refused like any other; machines stay watched
+            return self._refuse((f"{self._path}: cannot be read ({type(error).__name__}: {error})",))
+        if self._problems or newest.digest != self._good.digest:
+            _log.info("configuration read", source=str(self._path), digest=newest.digest)
+        self._good, self._problems = newest, ()
+        return self._good, None
 
-    def _look(self) -> Stamp:
-        """Name, inode, size and time of every file, cheap enough for every cycle. Empty: nothing there."""
-        if self._path is None:
-            return ()
-        try:
-            files = sorted(self._path.iterdir()) if self._path.is_dir() else [self._path]
-            return tuple((str(f), s.st_ino, s.st_size, s.st_mtime_ns) for f in files for s in (f.stat(),))
-        except OSError:
-            return ()
+    def _refuse(self, problems: tuple[str, ...]) -> tuple[Configuration, str]:
+        """Told in the log when it changes, not every minute."""
+        if problems != self._problems:
+            _log.error("configuration refused; nothing is taken away until it is mended", problems=list(problems))
+        self._problems = problems
+        return self._good, problems[0] + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else "")

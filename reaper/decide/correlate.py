@@ -3,6 +3,7 @@
 import math
 import re
 from datetime import datetime
+from functools import lru_cache
 
 from reaper.decide.facts import MOST_AHEAD, Facts, silent_for
 from reaper.model.policy import MIB
@@ -33,12 +34,12 @@ def state_of(facts: Facts, now: datetime) -> State:
 
 def figure(value: float | None) -> float | None:
     """A figure as sent, or None where it cannot be one: NaN, infinite and below zero compare as quiet and say nothing."""
-    return value if value is not None and math.isfinite(value) and value >= 0.0 else None
+    return value if value is not None and 0.0 <= value < math.inf else None
 
 
 def readable(seen: Observation) -> int:
     """How many GPUs this window could read: each counts once, however often it is named."""
-    return len({gpu.uuid for gpu in seen.gpus if figure(gpu.peak) is not None and figure(gpu.covered_s)})
+    return len({gpu.uuid for gpu in seen.gpus if gpu.peak is not None and figure(gpu.peak) is not None and figure(gpu.covered_s)})
 
 
 def misfit(facts: Facts, seen: Observation) -> str | None:
@@ -58,8 +59,8 @@ def busy_sign(facts: Facts, seen: Observation) -> str | None:
     net = (policy.busy.net_mib_s if policy else 5.0) * MIB
     starved = policy.starved_above if policy else 0.30
     for gpu in seen.gpus:
-        peak = figure(gpu.peak)
-        if peak is not None and peak > gpu_limit:
+        peak = gpu.peak
+        if peak is not None and gpu_limit < peak < math.inf:
             return f"GPU peak {peak:.0%}"
     for tree in seen.loaders or ():
         wait = figure(tree.wait)
@@ -78,6 +79,7 @@ def busy_sign(facts: Facts, seen: Observation) -> str | None:
     return None
 
 
-def _words(name: str) -> set[str]:
+@lru_cache(maxsize=1024)  # a handful of models, asked for every GPU; a hostile agent's names push each other out
+def _words(name: str) -> frozenset[str]:
     """EC2 says "RTX PRO Server 6000" where the driver says "NVIDIA RTX PRO 6000 Blackwell Server Edition"; "L4" is no "L40S"."""
-    return set(re.findall(r"[a-z0-9]+", name.lower()))
+    return frozenset(re.findall(r"[a-z0-9]+", name.lower()))

@@ -36,7 +36,7 @@ def advance(mark: Mark | None, decision: Decision, policy: Policy | None, now: d
     """
     events: tuple[MarkEvent, ...] = ()
     if mark is not None:
-        gone = _cleared_by(mark, decision, policy)
+        gone = cleared_by(mark, decision, policy)
         if gone is not None:
             events = (MarkEvent(mark, MarkChange.CLEARED, gone),)
             mark = None
@@ -59,7 +59,8 @@ def advance(mark: Mark | None, decision: Decision, policy: Policy | None, now: d
     return Step(mark, (*events, *more), warn=mark.stage is Stage.NOMINATED)
 
 
-def _cleared_by(mark: Mark, decision: Decision, policy: Policy | None) -> str | None:
+def cleared_by(mark: Mark, decision: Decision, policy: Policy | None) -> str | None:
+    """Why ``decision`` forgets the mark; None: it stands, if perhaps paused. Asked once more right before acting."""
     if decision.cause is None or policy is None:
         return decision.because
     if decision.verdict is Verdict.KEEP:

@@ -16,6 +16,9 @@ def refuse_start(attempt: Attempt, current: Instance) -> str | None:
         return f"it was not a stop but {attempt.action}"
     if attempt.outcome is not Outcome.DONE or attempt.after is None:
         return "the stop was not carried out"
+    before = attempt.before.launched_at
+    if before is not None and attempt.after.launched_at is not None and before != attempt.after.launched_at:
+        return "it was started again by somebody else before the end of our stop was read"
     if current.state is not InstanceState.STOPPED:
         return f"the machine is {current.state}"
     was = attempt.after

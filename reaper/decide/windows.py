@@ -19,6 +19,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 
 from reaper.model.signal import GpuWindow, Limits, Observation, Quiet, Signal
 
@@ -50,18 +51,18 @@ class Track:
     named; all time before is lost.
     """
 
-    __slots__ = ("_born", "_ends", "_falls", "_lost_ends", "_lost_sums", "lost")
+    __slots__ = ("_born", "_ends", "_lost_ends", "_lost_sums", "falls", "lost")
 
     def __init__(self, born: float = -math.inf) -> None:
         self._born = born
         self._ends = array("d")
-        self._falls = array("d")  # the peaks, negated: they fall towards the newest, and bisect wants what rises
+        self.falls = array("d")  # the peaks, negated: they fall towards the newest, and bisect wants what rises
         self._lost_ends = array("d")
         self._lost_sums = array("d")
         self.lost = 0.0
 
     def push(self, end: float, peak: float) -> None:
-        ends, falls = self._ends, self._falls
+        ends, falls = self._ends, self.falls
         while falls and falls[-1] >= -peak:
             falls.pop()
             ends.pop()
@@ -79,8 +80,11 @@ class Track:
 
     def last_above(self, limit: float) -> tuple[float, float] | None:
         """(end, peak) of the newest window above ``limit``; None: never in this stretch."""
-        count = bisect_left(self._falls, -limit)
-        return (self._ends[count - 1], -self._falls[count - 1]) if count else None
+        falls = self.falls
+        if not falls or falls[0] >= -limit:  # the highest of all is not above it
+            return None
+        count = bisect_left(falls, -limit)
+        return self._ends[count - 1], -falls[count - 1]
 
     def lost_since(self, moment: float) -> float:
         """Uncovered seconds before its birth and in windows that ended after ``moment``; at most a quantum too many, never too few."""
@@ -98,7 +102,7 @@ class Track:
             del self._lost_sums[:keep]
 
     def __len__(self) -> int:
-        return len(self._falls) + len(self._lost_ends)
+        return len(self.falls) + len(self._lost_ends)
 
 
 def _up_to(value: float, step: float) -> float:
@@ -226,17 +230,18 @@ class IdleClock:
             if watts > 1.25 * max(was.power_w, gpu.power_w) + 10.0:
                 self._gpus.setdefault(gpu.uuid, Track()).push(start, 1.0)
 
-    def quiet(self, limits: Limits, spans: tuple[timedelta, ...] = ()) -> Quiet | None:
-        """Its answer up to the newest verified window, for these limits; None: no verified window in this stretch."""
+    def quiet(self, limits: Limits, spans: tuple[timedelta, ...] = (), *, served: bool = False) -> Quiet | None:
+        """
+        Its answer up to the newest verified window, for these limits; None: no verified window in this stretch.
+
+        ``served``: leave out the coverage of spans that it was not quiet for, which costs as much as all the rest.
+        """
         if self._until is None or self._newest is None:
             return None
         until, newest = self._until, self._newest
-        since, last_busy = self._began, None
-        for signal, track, limit in self._limited(limits):
-            step = track.last_above(limit)
-            if step is not None and step[0] > since:
-                since, last_busy = step[0], (signal, step[1])
+        since, last_busy = self._last_busy(limits)
         at: datetime = newest.ended_at
+        wanted = [span for span in spans if until - since >= span.total_seconds()] if served else spans
 
         def moment(up: float) -> datetime:
             return at - timedelta(seconds=until - up)
@@ -248,24 +253,26 @@ class IdleClock:
             began_at=moment(self._began),
             period=timedelta(seconds=self._period_s),
             devices=len({gpu.uuid for gpu in newest.gpus if gpu.peak is not None and gpu.covered_s}),
-            covered={span: self._least(((f"gpu {uuid}", track) for uuid, track in self._gpus.items()), span) for span in spans},
-            host_covered={span: self._least(((signal.value, track) for signal, track in self._host.items()), span) for span in spans},
+            covered={span: self._least(((f"gpu {uuid}", track) for uuid, track in self._gpus.items()), span) for span in wanted},
+            host_covered={span: self._least(((signal.value, track) for signal, track in self._host.items()), span) for span in wanted},
             last_busy=last_busy,
         )
 
-    def _limited(self, limits: Limits) -> list[tuple[Signal, Track, float]]:
-        def below(limit: float) -> float:  # "at or above is busy" as "above the next smaller number"
-            return math.nextafter(limit, -1.0)
-
-        host = {
-            Signal.CPU: below(limits.cpu),
-            Signal.DISK: below(limits.disk_bytes_per_s),
-            Signal.NET: below(limits.net_bytes_per_s),
-            Signal.WAIT: below(limits.wait),
-            Signal.TREE_CPU: below(limits.cpu),
-        }
-        tracks = [(Signal.GPU, track, limits.gpu) for track in self._gpus.values()]
-        return tracks + [(signal, track, host[signal]) for signal, track in self._host.items()]
+    def _last_busy(self, limits: Limits) -> tuple[float, tuple[Signal, float] | None]:
+        """The end of the newest window that was busy by one signal, and that signal's peak; the stretch's begin if none was."""
+        since, busy = self._began, None
+        quiet = -limits.gpu
+        for track in self._gpus.values():
+            if track.falls and track.falls[0] < quiet:  # most are not, and this is asked of every GPU of the fleet
+                step = track.last_above(limits.gpu)
+                if step is not None and step[0] > since:
+                    since, busy = step[0], (Signal.GPU, step[1])
+        host = _below(limits)
+        for signal, track in self._host.items():
+            step = track.last_above(host[signal])
+            if step is not None and step[0] > since:
+                since, busy = step[0], (signal, step[1])
+        return since, busy
 
     def _least(self, tracks: Iterable[tuple[str, Track]], span: timedelta) -> tuple[float, str]:
         """The share of ``span`` (0..1) that the least covered track covers, and its name; no track covers nothing."""
@@ -282,6 +289,19 @@ class IdleClock:
             return 0.0, "nothing"
         missing = max(seconds - (self._until - start), 0.0)
         return max(0.0, 1.0 - (worst + missing) / seconds), name
+
+
+@lru_cache(maxsize=256)  # a handful of policies, asked for every machine
+def _below(limits: Limits) -> dict[Signal, float]:
+    """The host's limits, at or above which is busy, as the largest figure that is not."""
+    strict = {
+        Signal.CPU: limits.cpu,
+        Signal.DISK: limits.disk_bytes_per_s,
+        Signal.NET: limits.net_bytes_per_s,
+        Signal.WAIT: limits.wait,
+        Signal.TREE_CPU: limits.cpu,
+    }
+    return {signal: math.nextafter(limit, -1.0) for signal, limit in strict.items()}
 
 
 def _quantised(signal: Signal, value: float) -> float:

@@ -1,6 +1,6 @@
 """Tells people: each channel in isolation, any one's acceptance counts, and what nobody accepted is not a warning."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -8,17 +8,24 @@ from reaper import log
 from reaper.errors import NotDelivered
 from reaper.model.kinds.instance import Instance
 from reaper.model.mark import Mark
-from reaper.model.policy import Policy, owner_of
+from reaper.model.policy import Configuration, Policy, WebhookChannel, owner_of
 from reaper.ports import Message, Notifier
 
 _log = log.get(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Announcer:
-    """``notifiers`` by the names that policies use in ``via``."""
+    """``notifiers`` by the names that policies use in ``via``; ``build`` makes them anew when the configuration's channels change."""
 
     notifiers: Mapping[str, Notifier]
+    build: Callable[[Configuration], Mapping[str, Notifier]] | None = None
+    _channels: Mapping[str, WebhookChannel] | None = None
+
+    def follow(self, configuration: Configuration) -> None:
+        """A warning sent where the newest configuration no longer points would count as accepted."""
+        if self.build is not None and configuration.channels != self._channels:
+            self.notifiers, self._channels = self.build(configuration), configuration.channels
 
     def send(self, message: Message, via: Sequence[str]) -> str | None:
         """The first channel that accepted it, all of them tried; None: no channel did."""
@@ -32,6 +39,9 @@ class Announcer:
                 notifier.send(message)
             except NotDelivered as error:
                 _log.warning("message not delivered", channel=name, told=message.event, resource=str(message.resource), because=str(error))
+                continue
+            except Exception:  # noqa: BLE001 - a broken channel has accepted nothing, and must not end the cycle or silence the next channel
+                _log.exception("channel failed", channel=name, told=message.event, resource=str(message.resource))
                 continue
             first = first or name
         return first

@@ -28,5 +28,18 @@ class Continuity:
             return "the last cycle is in the future: the clock was set back"
         return None
 
+    def begin(self, configuration: Configuration, now: datetime) -> None:
+        """
+        Before the first mark is moved under this mode. A cycle that breaks off must not leave marks whose warning was only
+        written down in observe to one that enforces.
+        """
+        facts: dict[str, str | None] = {}
+        if self._store.fact("mode") != configuration.mode.value:
+            facts["mode"] = configuration.mode.value
+        if self._store.fact("last_cycle_at") is None:
+            facts["last_cycle_at"] = now.isoformat()
+        if facts:
+            self._store.set_facts(facts)
+
     def remember(self, configuration: Configuration, now: datetime) -> None:
         self._store.set_facts({"last_cycle_at": now.isoformat(), "mode": configuration.mode.value})

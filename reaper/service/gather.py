@@ -8,7 +8,7 @@ from reaper.decide.correlate import state_of
 from reaper.decide.facts import MOST_AHEAD, Facts, Member, Shield
 from reaper.model.kinds.instance import Instance, Protections
 from reaper.model.plan import Attempt, Outcome
-from reaper.model.policy import Configuration, gang_keys
+from reaper.model.policy import Configuration, Policy, gang_keys
 from reaper.model.resource import Place, ResourceId
 from reaper.model.signal import Activity, Quiet
 from reaper.model.snooze import Snooze
@@ -76,13 +76,16 @@ class Gathering:
         self._inventory = inventory
         self._instances = dict(inventory.instances)
         self._gangs = self._together()
+        self._policies: dict[ResourceId, tuple[Policy, ...]] = {}
+        self._limits = {policy.name: policy.limits for policy in configuration.policies}
+        self._members: dict[ResourceId, tuple[datetime, Member]] = {}
         self.kept_protections: list[SeenProtection] = []
         self.dropped_protections: list[SeenProtection] = []
         self._shields = {id: self._remember(instance, now) for id, (instance, _) in self._instances.items()}
 
     def _remember(self, instance: Instance, now: datetime) -> tuple[Shield, ...]:
         seen = self.known.protections.get(instance.id, {})
-        policies = self.configuration.policies_for(instance)
+        policies = self._policies[instance.id] = self.configuration.policies_for(instance)
         cap = max((policy.snooze_up_to for policy in policies), default=timedelta(days=5))
         shields, keep, drop = remember(instance, current(instance, self.configuration, cap, seen, now), seen, now)
         self.kept_protections += [record for record in keep if record != seen.get(record.name)]
@@ -104,10 +107,17 @@ class Gathering:
         """A fresh read of one machine: it stands for the listing from here on."""
         old = self._instances.get(fresh.id)
         listing = old[1] if old is not None else KeptListing(_place(fresh), (), now)
+        self._members.clear()
         self._instances[fresh.id] = (fresh, replace(listing, listed_at=now, failed=None))
         if old is None or gang_keys(old[0], self.configuration.gang_same) != gang_keys(fresh, self.configuration.gang_same):
             self._gangs = self._together()
         self._shields[fresh.id] = self._remember(fresh, now)
+
+    def catch_up(self, store: Store, resource: ResourceId, now: datetime) -> None:
+        """What another process's door kept of the machine and its gang since: a report there counts as one that came in here."""
+        gang = self._gangs.of(resource)
+        self._watch.catch_up_on(store, (resource, *(self.gang_members(gang) if gang is not None else ())), now)
+        self._members.clear()
 
     def gang_of(self, resource: ResourceId) -> str | None:
         return self._gangs.of(resource)
@@ -128,7 +138,7 @@ class Gathering:
     def _own(self, resource: ResourceId, now: datetime, protections: Protections | None = None) -> Facts:
         instance, listing = self._instances[resource]
         configuration, known = self.configuration, self.known
-        policies = configuration.policies_for(instance)
+        policies = self._policies[resource]
         ledger = self._inventory.ledgers.get(resource)
         voice = self._watch.voice(resource)
         back_off = known.back_offs.get(resource)
@@ -142,7 +152,7 @@ class Gathering:
             ineligible=_ineligible(instance, configuration),
             shields=self._shields[resource],
             claimed_by=_claimed(instance, configuration),
-            quiet=self._quiet(resource, configuration, instance),
+            quiet=self._quiet(resource, policies),
             newest=self._watch.newest(resource),
             agent_seen=voice is not None,
             distrust=distrusted(voice, now) if voice is not None else None,
@@ -153,21 +163,23 @@ class Gathering:
             protections=protections,
         )
 
-    def _quiet(self, resource: ResourceId, configuration: Configuration, instance: Instance) -> Quiet | None:
-        policies = configuration.policies_for(instance)
+    def _quiet(self, resource: ResourceId, policies: tuple[Policy, ...]) -> Quiet | None:
         if not policies:
             return None
-        terms, limits = policies[0].idle, policies[0].limits
-        quiet = self._watch.quiet(resource, limits)
-        if quiet is None or quiet.quiet_for < terms.idle_for:
-            return quiet  # no term is served: how well it was covered is not asked
-        return self._watch.quiet(resource, limits, (terms.idle_for, terms.held_for))
+        terms = policies[0].idle
+        return self._watch.quiet(resource, self._limits[policies[0].name], (terms.idle_for, terms.held_for), served=True)
 
     def _member(self, resource: ResourceId, now: datetime) -> Member:
+        """Each asks for all the others: in a gang of hundreds the same answer at the same moment is looked up once."""
+        told = self._members.get(resource)
+        if told is not None and told[0] == now:
+            return told[1]
         facts = self._own(resource, now)
         state = state_of(facts, now)
         quiet = facts.quiet.since if facts.quiet is not None and state.activity is Activity.IDLE else None
-        return Member(resource, facts.instance.title, state, quiet)
+        member = Member(resource, facts.instance.title, state, quiet)
+        self._members[resource] = (now, member)
+        return member
 
     def _incomplete(self, facts: Facts, now: datetime) -> str | None:
         """Why a member may be missing: any place of its account that failed, or was last listed too long ago."""

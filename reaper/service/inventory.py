@@ -28,7 +28,14 @@ class Inventory:
 
     @property
     def instances(self) -> dict[ResourceId, tuple[Instance, KeptListing]]:
-        return {i.id: (i, listing) for listing in self.listings.values() for i in listing.instances}
+        found: dict[ResourceId, tuple[Instance, KeptListing]] = {}
+        for listing in self.listings.values():
+            for instance in listing.instances:
+                twice = found.get(instance.id)
+                # Which of the two tells the truth cannot be known, so neither does.
+                why = f"{instance.id} is listed in {twice[1].place} and in {listing.place}" if twice is not None else listing.failed
+                found[instance.id] = (instance, listing if why == listing.failed else replace(listing, failed=why))
+        return found
 
     @property
     def failed(self) -> tuple[KeptListing, ...]:

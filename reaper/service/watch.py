@@ -117,17 +117,29 @@ class Watch:
         with self._lock:
             self._store = store
             for resource, voice in stored.items():
-                mine = self._voices.get(resource)
-                if mine is not None and (mine == voice or mine.last_at > voice.last_at):  # ours is newer than what was read
-                    continue
-                self._voices[resource] = voice
-                if now - voice.last_at > HORIZON:
-                    continue
-                machine = self._machines.setdefault(resource, _Machine())
-                machine.stale = True
-                machine.changes += 1
-                machine.latest_at = max(machine.latest_at or voice.last_at, voice.last_at)
+                self._hear(resource, voice, now)
             self._forget(now - HORIZON)
+
+    def catch_up_on(self, store: Store, resources: Iterable[ResourceId], now: datetime) -> None:
+        """The same for a few machines: right before one of them is acted on."""
+        stored = {resource: store.voice(resource) for resource in resources}
+        with self._lock:
+            self._store = store
+            for resource, voice in stored.items():
+                if voice is not None:
+                    self._hear(resource, voice, now)
+
+    def _hear(self, resource: ResourceId, voice: Voice, now: datetime) -> None:
+        mine = self._voices.get(resource)
+        if mine is not None and (mine == voice or mine.last_at > voice.last_at):  # ours is newer than what was read
+            return
+        self._voices[resource] = voice
+        if now - voice.last_at > HORIZON:
+            return
+        machine = self._machines.setdefault(resource, _Machine())
+        machine.stale = True
+        machine.changes += 1
+        machine.latest_at = max(machine.latest_at or voice.last_at, voice.last_at)
 
     def add(self, seen: Observation, voice: Voice | None = None) -> None:
         """A window that the store keeps, and the voice as it is after it."""
@@ -149,9 +161,9 @@ class Watch:
                 machine.stale = True
                 machine.changes += 1
 
-    def quiet(self, resource: ResourceId, limits: Limits, spans: tuple[timedelta, ...] = ()) -> Quiet | None:
-        """The idle clock's answer; None: no verified window in its present stretch, or none at all."""
-        return self._ask(resource, lambda machine: machine.clock.quiet(limits, spans))
+    def quiet(self, resource: ResourceId, limits: Limits, spans: tuple[timedelta, ...] = (), *, served: bool = False) -> Quiet | None:
+        """The idle clock's answer (see `IdleClock.quiet`); None: no verified window in its present stretch, or none at all."""
+        return self._ask(resource, lambda machine: machine.clock.quiet(limits, spans, served=served))
 
     def newest(self, resource: ResourceId) -> Observation | None:
         """The newest window of any voice within the horizon."""

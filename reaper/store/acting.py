@@ -12,8 +12,8 @@ from reaper.model.plan import Attempt, Debit, Outcome
 from reaper.model.resource import ResourceId
 from reaper.ports import Lease
 from reaper.store import tables
-from reaper.store.codec import Codec, micros, moment
-from reaper.store.transactions import Transactions
+from reaper.store.codec import Codec, micros
+from reaper.store.transactions import Transactions, lease_in
 
 _ATTEMPTS = Codec("attempts", Attempt)
 
@@ -36,7 +36,7 @@ class Acting(Transactions):
         expires_at = now + ttl
         ends = micros(expires_at)
         with self._write() as connection:
-            held = _lease(connection)
+            held = lease_in(connection)
             if held is not None and held.holder == holder:
                 epoch = held.epoch
             elif held is None or held.holder == _NOBODY or held.expires_at <= now:
@@ -59,7 +59,7 @@ class Acting(Transactions):
 
     def held_lease(self) -> Lease | None:
         with self._read() as connection:
-            held = _lease(connection)
+            held = lease_in(connection)
         return None if held is None or held.holder == _NOBODY else held
 
     def begin_attempt(
@@ -74,7 +74,7 @@ class Acting(Transactions):
             raise StoreError(f"attempt {attempt.id} has ended already and cannot begin")
         row = _row(attempt)
         with self._write() as connection:
-            held = _lease(connection)
+            held = lease_in(connection)
             if held is None or (held.epoch, held.holder) != (lease.epoch, lease.holder):
                 raise LeaseLost(f"{attempt.resource}: another reaper leads, {attempt.action} was not begun")
             if held.expires_at <= now:
@@ -121,12 +121,6 @@ class Acting(Transactions):
         """Oldest first. Every attempt from ``since`` on, open ones too, except those that took nothing (refused, abandoned)."""
         with self._read() as connection:
             return _debits(connection, action, since)
-
-
-def _lease(connection: Connection) -> Lease | None:
-    # FOR UPDATE is for databases that write at once; SQLite leaves it out, its writers take turns anyway.
-    row = connection.execute(select(tables.lease).with_for_update()).first()
-    return None if row is None else Lease(epoch=row.epoch, holder=row.holder, expires_at=moment(row.expires_at))
 
 
 def _attempt(connection: Connection, id: str) -> Attempt | None:

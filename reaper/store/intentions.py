@@ -6,16 +6,17 @@ from datetime import datetime
 
 from sqlalchemy import delete, select
 
-from reaper.errors import StoreError
+from reaper.errors import LeaseLost, StoreError
 from reaper.model.audit import AuditEntry
 from reaper.model.decision import Action
 from reaper.model.mark import Mark
 from reaper.model.plan import Approval, Plan
 from reaper.model.resource import ResourceId
 from reaper.model.snooze import Snooze
+from reaper.ports import Lease
 from reaper.store import tables
 from reaper.store.codec import Codec, micros
-from reaper.store.transactions import Transactions
+from reaper.store.transactions import Transactions, lease_in
 
 _MARKS = Codec("marks", Mark)
 _SNOOZES = Codec("snoozes", Snooze)
@@ -32,14 +33,17 @@ class Intentions(Transactions):
         marks = [_MARKS.decode(value, resource, action) for resource, action, value in rows]
         return {(mark.resource, mark.action): mark for mark in marks}
 
-    def save_marks(self, changed: Sequence[Mark], cleared: Sequence[Mark], entries: Sequence[AuditEntry]) -> None:
-        """Clears first: a mark that was cleared and nominated anew in one cycle is in both, and stands."""
+    def save_marks(self, changed: Sequence[Mark], cleared: Sequence[Mark], entries: Sequence[AuditEntry], lease: Lease | None = None) -> None:
+        """As in the port. Clears first: a mark that was cleared and nominated anew in one cycle is in both, and stands."""
         table = tables.marks
         rows = [
             {"resource": str(mark.resource), "action": mark.action.value, "value": _MARKS.encode(mark)}
             for mark in changed
         ]
         with self._write() as connection:
+            held = lease_in(connection) if lease is not None else None
+            if lease is not None and (held is None or (held.epoch, held.holder) != (lease.epoch, lease.holder)):
+                raise LeaseLost("another reaper leads: the marks are its own business now")
             for mark in cleared:
                 connection.execute(
                     delete(table).where(table.c.resource == str(mark.resource), table.c.action == mark.action.value)

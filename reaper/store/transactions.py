@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Insert, Table
+from sqlalchemy import Connection, Engine, Insert, Table, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from reaper.errors import StoreError
 from reaper.model.audit import AuditEntry
+from reaper.ports import Lease
 from reaper.store import tables
-from reaper.store.codec import Codec, micros
+from reaper.store.codec import Codec, micros, moment
 from reaper.store.dialect import WRITES, driver_error, explained, insert_new, upsert
 
 _ENTRIES = Codec("audit", AuditEntry)
@@ -78,3 +79,10 @@ class Transactions:
     def close(self) -> None:
         self._closed = True
         self._engine.dispose()
+
+
+def lease_in(connection: Connection) -> Lease | None:
+    """The lease's row in this transaction; None: none was ever taken."""
+    # FOR UPDATE is for databases that write at once; SQLite leaves it out, its writers take turns anyway.
+    row = connection.execute(select(tables.lease).with_for_update()).first()
+    return None if row is None else Lease(epoch=row.epoch, holder=row.holder, expires_at=moment(row.expires_at))
