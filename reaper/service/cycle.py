@@ -80,6 +80,7 @@ class _Pass:
     changed: dict[MarkKey, Mark] = field(default_factory=dict)
     cleared: list[Mark] = field(default_factory=list)
     events: list[MarkEvent] = field(default_factory=list)
+    recorded: int = 0  # events that are kept and told already
 
 
 class Cycle:
@@ -102,15 +103,18 @@ class Cycle:
         is then the last good one, and nothing is taken away.
         """
         began = self._clock.monotonic()
+        self._announcer.follow(configuration)
+        self.executor.begin_cycle()
         this = self._begin(configuration, fetch=True)
+        self._watch.catch_up(self._store, this.now)  # a standby's door takes reports too
         settled = self.executor.settle_open(this.gathering)
         this.gathering.known = read_known(self._store, this.now)
         if this.gathering.kept_protections or this.gathering.dropped_protections:
             self._store.save_seen_protections(this.gathering.kept_protections, this.gathering.dropped_protections)
-        self._begin_anew(this, configuration)
+        self._begin_anew(this, configuration, lease)
         self._decide(this)
         jumps = self._fleet.step(this.facts, this.decisions, configuration, this.now)
-        self._move_marks(this, configuration)
+        self._move_marks(this, configuration, lease)
         rows = self._rows(this, configuration)
         plan = self._plan(this, rows, configuration, jumps, refused)
         self._publish(rows, this, configuration)
@@ -175,17 +179,23 @@ class Cycle:
     def _debits(self, action: Action) -> tuple[Debit, ...]:
         return self._store.debits(action, self._clock.now() - timedelta(hours=25))
 
-    def _begin_anew(self, this: _Pass, configuration: Configuration) -> None:
-        """After a discontinuity every mark is cleared, so that people are warned again."""
+    def _begin_anew(self, this: _Pass, configuration: Configuration, lease: Lease) -> None:
+        """
+        After a discontinuity every mark is cleared, so that people are warned again. At once and before the new mode is
+        kept: whatever breaks off after this, no mark outlives what it was made under.
+        """
         why = self._continuity.broken(configuration, this.now)
-        if why is None:
-            return
-        _log.warning("discontinuity", because=why, marks_cleared=len(this.marks))
-        self._store.append_audit(AuditEntry(this.now, AuditKind.DISCONTINUITY, "reaper", why, evidence={"marks": str(len(this.marks))}))
-        for mark in this.marks.values():
-            this.cleared.append(mark)
-            this.events.append(MarkEvent(mark, MarkChange.CLEARED, why))
-        this.marks = {}
+        if why is not None:
+            _log.warning("discontinuity", because=why, marks_cleared=len(this.marks))
+            told = AuditEntry(this.now, AuditKind.DISCONTINUITY, "reaper", why, evidence={"marks": str(len(this.marks))})
+            gone = [MarkEvent(mark, MarkChange.CLEARED, why) for mark in this.marks.values()]
+            self._store.save_marks((), tuple(this.marks.values()), (told, *(self._entry(event, this) for event in gone)), lease)
+            this.marks = {}
+            for event in gone:
+                this.events.append(event)
+                self._tell(event, this, configuration)
+        this.recorded = len(this.events)
+        self._continuity.begin(configuration, this.now)
 
     def _decide(self, this: _Pass) -> None:
         """Every machine; the costly read only for those that nothing else holds back."""
@@ -204,7 +214,7 @@ class Cycle:
                     _log.error("rule failed", rule=finding.rule, resource=str(instance.id), error=finding.error)
             this.decisions[instance.id] = decision
 
-    def _move_marks(self, this: _Pass, configuration: Configuration) -> None:
+    def _move_marks(self, this: _Pass, configuration: Configuration, lease: Lease) -> None:
         """Advance, warn, save: one transaction with the audit entries of every change."""
         marked = {resource for resource, _ in this.marks}
         for resource in marked - this.decisions.keys():
@@ -216,16 +226,19 @@ class Cycle:
             if decision.cause is None and resource not in marked:
                 continue
             self._move_one(this, resource, decision, configuration)
-        entries = [self._entry(event, this) for event in this.events]
+        moved = this.events[this.recorded :]
+        entries = [self._entry(event, this) for event in moved]
         if this.changed or this.cleared or entries:
-            self._store.save_marks(tuple(this.changed.values()), tuple(this.cleared), entries)
+            self._store.save_marks(tuple(this.changed.values()), tuple(this.cleared), entries, lease)
         self._marks = this.marks
-        for event in this.events:
-            _log.info(
-                f"mark {event.change}", resource=str(event.mark.resource), action=event.mark.action.value, policy=event.mark.policy, because=event.because
-            )
-            if event.change is MarkChange.CLEARED and event.mark.stage is not Stage.NOMINATED:
-                self._tell_cleared(event, this, configuration)
+        for event in moved:
+            self._tell(event, this, configuration)
+
+    def _tell(self, event: MarkEvent, this: _Pass, configuration: Configuration) -> None:
+        mark = event.mark
+        _log.info(f"mark {event.change}", resource=str(mark.resource), action=mark.action.value, policy=mark.policy, because=event.because)
+        if event.change is MarkChange.CLEARED and mark.stage is not Stage.NOMINATED:
+            self._tell_cleared(event, this, configuration)
 
     def _move_one(self, this: _Pass, resource: ResourceId, decision: Decision, configuration: Configuration) -> None:
         policy = this.facts[resource].policy

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from reaper import log
+from reaper.decide.facts import MOST_AHEAD
 from reaper.errors import ReaperError, UsageError
 from reaper.metrics import FleetSummary, Metrics, NearReap
 from reaper.model.audit import AuditEntry, AuditKind
@@ -85,46 +86,58 @@ class Daemon:
         return configuration
 
     def once(self, configuration: Configuration, refused: str | None) -> CycleResult | None:
-        """One cycle if we lead. Our own errors end the cycle, not the loop."""
+        """One cycle if we lead. Errors end the cycle, not the loop; who only watches (metrics, ``seen``) ends neither."""
         try:
             lease = self.leader.renew()
             self.leading = lease is not None
-            self.metrics.leading(self.leading)
-            self.metrics.configuration_refused(refused is not None)
+            self._aside("leading", lambda: self.metrics.leading(self.leading))
+            self._aside("configuration", lambda: self.metrics.configuration_refused(refused is not None))
             if lease is None:
-                self.metrics.fleet_unknown()
+                self._aside("fleet", self.metrics.fleet_unknown)
                 self.cycled_at = self.cycled_at or self.clock.now()
                 return None
             result = self.cycle.run(configuration, lease, refused)
             self._approved(configuration, lease, refused)
         except ReaperError as error:
-            self.metrics.cycle_failed()
+            self._aside("cycle", self.metrics.cycle_failed)
             _log.error("cycle broke off", because=str(error), error=type(error).__name__)
             return None
         except Exception:  # noqa: BLE001 - a bug must not leave machines unwatched; it is counted, logged whole, and the next cycle starts anew
-            self.metrics.cycle_failed()
+            self._aside("cycle", self.metrics.cycle_failed)
             _log.exception("cycle broke off")
             return None
         self.cycled_at = result.at
-        self._measure(result)
+        self._aside("measure", lambda: self._measure(result))
         if self.seen is not None:
-            self.seen(result)
+            seen = self.seen
+            self._aside("seen", lambda: seen(result))
         return result
+
+    def _aside(self, what: str, tell: Callable[[], None]) -> None:
+        try:
+            tell()
+        except Exception:  # noqa: BLE001 - telling of a cycle must not end the watching
+            _log.exception("telling failed", what=what)
 
     def _approved(self, configuration: Configuration, lease: Lease, refused: str | None) -> None:
         """What people filed with `apply` and `undo` while we lead, through the same gates. Each is tried once."""
         for approval in self.store.approvals():
             try:
                 self._carry_out(approval, configuration, lease, refused)
-            except (Withdrawn, UsageError) as why:
+            except (Withdrawn, ReaperError) as why:
                 _log.warning("approval not carried out", approval=approval.id, who=approval.who, because=str(why))
                 entry = AuditEntry(self.clock.now(), AuditKind.WITHHELD, approval.who, str(why), evidence={"approval": approval.id, "of": approval.plan})
                 self.store.append_audit(entry)
+            except Exception:  # noqa: BLE001 - one that trips over a bug of ours must not stand before the others in every cycle
+                _log.exception("approval failed", approval=approval.id, who=approval.who)
             self.store.finish_approval(approval.id, self.clock.now())
 
     def _carry_out(self, approval: Approval, configuration: Configuration, lease: Lease, refused: str | None) -> None:
-        if self.clock.now() - approval.at > APPROVAL_HOLDS_FOR:
+        age = self.clock.now() - approval.at
+        if age > APPROVAL_HOLDS_FOR:
             raise Withdrawn("approval", f"it was filed over {APPROVAL_HOLDS_FOR} ago; approve it again")
+        if age < -MOST_AHEAD:
+            raise Withdrawn("approval", "it was filed in the future: a clock was set back; approve it again")
         gathering = self.cycle.gather(configuration)
         running = running_in_scope(gathering, configuration)
         if approval.plan.startswith(APPROVAL_PREFIX):

@@ -7,6 +7,7 @@ committed, call, verify, outcome committed. From the fresh read to the call at m
 seconds, else from the top. The call goes through a client that does not retry.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -14,18 +15,20 @@ from uuid import uuid4
 
 from reaper import log
 from reaper.decide import budget as budgets
+from reaper.decide import lifecycle
 from reaper.decide.breaker import Jump
 from reaper.decide.engine import decide
+from reaper.decide.facts import MOST_AHEAD
 from reaper.decide.last_look import last_look
 from reaper.decide.planner import verb_of
 from reaper.decide.undo import refuse_start
 from reaper.errors import AnswerLost, BudgetSpent, CloudError, LeaseLost, NotFound, StoreError, Unreachable
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.decision import Action, Verdict
-from reaper.model.kinds.instance import Instance, InstanceState
+from reaper.model.kinds.instance import Instance, InstanceState, Protections
 from reaper.model.mark import Mark
 from reaper.model.plan import Attempt, Debit, Outcome, PlannedAction
-from reaper.model.policy import Configuration, Mode
+from reaper.model.policy import Configuration, CountBudget, Mode
 from reaper.model.resource import ResourceId
 from reaper.ports import Brakes, Clock, Cloud, Lease, Store
 from reaper.service.gather import Gathering, read_known
@@ -58,6 +61,16 @@ class _Group:
 
 
 @dataclass(frozen=True, slots=True)
+class _Seen:
+    """A fresh read: the machine, its costly protections, and when it was asked for on the wall and on the clock that never steps."""
+
+    instance: Instance
+    protections: Protections
+    at: datetime
+    ran_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """One planned action: the attempt it became, or why it was withdrawn before its intent."""
 
@@ -73,12 +86,18 @@ class Executor:
         self, store: Store, clouds: Mapping[str, Cloud], clock: Clock, brakes: Brakes, marks: Callable[[], Mapping[tuple[ResourceId, Action], Mark]]
     ) -> None:
         self._store, self._clouds, self._clock, self._brakes, self._marks = store, clouds, clock, brakes, marks
+        self._begun: Counter[Action] = Counter()
+
+    def begin_cycle(self) -> None:
+        """What is begun from here on counts towards the limits per cycle, what people approved too."""
+        self._begun.clear()
 
     def carry_out(
         self, plan_id: str, actions: Sequence[PlannedAction], gathering: Gathering, lease: Lease, jumps: Sequence[Jump], running: int, actor: str = "reaper"
     ) -> tuple[Result, ...]:
         """
-        Each action in turn; a gang whole or not at all: every member is looked at afresh before the first one is touched.
+        Each action in turn; a gang whole or not at all: every member is looked at afresh before the first one is touched,
+        and the next is touched only once the one before is seen going down.
 
         One item that fails changes nothing for the others.
         """
@@ -87,18 +106,27 @@ class Executor:
             prices = [planned.usd_per_hour for planned in group if planned.usd_per_hour is not None]
             together = _Group(frozenset(p.resource for p in group), self._clock.now(), sum(prices) if prices else None)
             try:
+                self._in_cycle(group[0].action, gathering.configuration, together)
                 for planned in group:
-                    self._look(planned, gathering, lease, jumps)
+                    self._look(planned, together, gathering, lease, jumps)
             except Withdrawn as why:
                 results += [self._withdraw(planned, why, actor) for planned in group]
                 continue
+            up: str | None = None  # the first of the group that stays up, after which the rest is called off
             for planned in group:
                 try:
+                    if up is not None:
+                        raise Withdrawn("gang", f"goes with its job whole, and {up} stays up")
                     attempt = self._act(plan_id, planned, together, gathering, lease, jumps, running, actor)
                 except Withdrawn as why:
                     results.append(self._withdraw(planned, why, actor))
-                else:
-                    results.append(Result(planned, attempt))
+                    up = up or planned.name
+                    continue
+                self._begun[planned.action] += 1
+                results.append(Result(planned, attempt))
+                now_is = gathering.instance(planned.resource)
+                if now_is is not None and now_is.state.counts:
+                    up = planned.name
         return tuple(results)
 
     def _withdraw(self, planned: PlannedAction, why: Withdrawn, actor: str) -> Result:
@@ -111,22 +139,35 @@ class Executor:
 
     # --- one action ---------------------------------------------------------------------------------------------------
 
-    def _look(self, planned: PlannedAction, gathering: Gathering, lease: Lease, jumps: Sequence[Jump]) -> tuple[Instance, Mark, datetime]:
+    def _look(self, planned: PlannedAction, together: _Group, gathering: Gathering, lease: Lease, jumps: Sequence[Jump]) -> tuple[_Seen, Mark]:
         """Everything up to the intent that costs nobody anything. Raises Withdrawn."""
-        configuration, now = gathering.configuration, self._clock.now()
-        self._permitted(planned, configuration, lease, jumps, now)
-        cloud = self._clouds[planned.resource.cloud]
-        read_at = self._clock.now()
+        self._permitted(planned, gathering.configuration, lease, jumps, self._clock.now())
+        cloud = self._clouds.get(planned.resource.cloud)
+        if cloud is None:
+            raise Withdrawn("scope", f"no cloud {planned.resource.cloud} is configured")
+        at, ran_s = self._clock.now(), self._clock.monotonic()
         try:
-            fresh = cloud.get(planned.resource)
+            fresh = _read(cloud, planned.resource)
         except CloudError as error:
             raise Withdrawn("fresh read", str(error)) from error
-        protections = cloud.protections(planned.resource)
-        self._in_time(cloud, now)
-        gathering.known = read_known(self._store, now)
-        gathering.replace_instance(fresh, read_at)
-        facts = gathering.facts(planned.resource, self._clock.now(), protections)
-        decision = decide(facts, self._clock.now())
+        seen = _Seen(fresh, cloud.protections(planned.resource), at, ran_s)
+        self._in_time(cloud, self._clock.now())
+        gathering.replace_instance(fresh, at)
+        return seen, self._stands(planned, together, gathering, seen)
+
+    def _stands(self, planned: PlannedAction, together: _Group, gathering: Gathering, seen: _Seen, *, begun: bool = False) -> Mark:
+        """
+        Decide again, from what people and agents said up to now. ``begun``: our own intent is the open attempt.
+
+        Raises Withdrawn.
+        """
+        gathering.known = read_known(self._store, self._clock.now())
+        if begun:
+            gathering.known = replace(gathering.known, open_attempts=gathering.known.open_attempts - {planned.resource})
+        gathering.catch_up(self._store, planned.resource, self._clock.now())
+        now = self._clock.now()
+        facts = gathering.facts(planned.resource, now, seen.protections)
+        decision = decide(facts, now)
         if decision.verdict is not Verdict.ACT or decision.action is not planned.action:
             raise Withdrawn("second look", decision.because)
         if facts.policy is None or facts.policy.mode is not Mode.ENFORCE:
@@ -134,12 +175,16 @@ class Executor:
         mark = self._marks().get((planned.resource, planned.action))
         if mark is None:
             raise Withdrawn("mark", "its mark is gone")
-        if mark.policy_digest != facts.policy.digest:
-            raise Withdrawn("mark", "its policy changed since it was warned")
-        why = last_look(mark, facts, self._clock.now())
+        gone = lifecycle.cleared_by(mark, decision, facts.policy)
+        if gone is not None:
+            raise Withdrawn("mark", gone)
+        apart = [member.name for member in facts.members if member.id not in together.resources]
+        if apart:
+            raise Withdrawn("gang", f"goes with its job whole, and {', '.join(apart[:3])} is not in this plan")
+        why = last_look(mark, facts, now)
         if why is not None:
             raise Withdrawn("last look", why)
-        return fresh, mark, read_at
+        return mark
 
     def _permitted(self, planned: PlannedAction, configuration: Configuration, lease: Lease, jumps: Sequence[Jump], now: datetime) -> None:
         if configuration.mode is not Mode.ENFORCE:
@@ -156,6 +201,11 @@ class Executor:
             if jump.blocks(planned.resource, now):
                 raise Withdrawn("breaker", jump.because)
 
+    def _in_cycle(self, action: Action, configuration: Configuration, together: _Group) -> None:
+        refusal = budgets.per_cycle(_budget(action, configuration), budgets.Ask(len(together.resources)), budgets.Ask(self._begun[action]))
+        if refusal is not None:
+            raise Withdrawn("budget", refusal)
+
     def _in_time(self, cloud: Cloud, now: datetime) -> None:
         skew = cloud.skew(now)
         if skew is None:
@@ -166,26 +216,34 @@ class Executor:
     def _act(
         self, plan_id: str, planned: PlannedAction, together: _Group, gathering: Gathering, lease: Lease, jumps: Sequence[Jump], running: int, actor: str
     ) -> Attempt:
-        fresh, mark, read_at = self._look(planned, gathering, lease, jumps)
+        seen, mark = self._look(planned, together, gathering, lease, jumps)
         attempt = Attempt(
             id=f"a-{uuid4().hex[:12]}", resource=planned.resource, action=planned.action, cause=planned.cause, policy=planned.policy,
-            because=mark.because or planned.because, intent_at=self._clock.now(), before=fresh, actor=actor, plan=plan_id,
+            because=mark.because or planned.because, intent_at=self._clock.now(), before=seen.instance, actor=actor, plan=plan_id,
             usd_per_hour=planned.usd_per_hour, epoch=lease.epoch, holder=lease.holder,
         )  # fmt: skip
         self._intend(attempt, gathering.configuration, lease, running, together)
-        late = self._clock.now() - read_at
-        if late > READ_TO_CALL:
-            closed = self._close(attempt, Outcome.ABANDONED, f"{late.total_seconds():.0f} s after the fresh read: from the top", None)
-            raise Withdrawn("fresh read", closed.detail or "too old")
-        # The switch and the lease once more: writing the intent may have waited for a slow disk.
-        brake = self._brakes.engaged()
-        if brake is not None:
-            self._close(attempt, Outcome.ABANDONED, brake, None)
-            raise Withdrawn("kill switch", brake)
+        try:
+            # All of it once more: writing the intent may have waited for a slow disk, and people and jobs do not.
+            self._stands(planned, together, gathering, seen, begun=True)
+            self._permitted(planned, gathering.configuration, lease, jumps, self._clock.now())
+            self._soon(seen.at, seen.ran_s)
+        except Withdrawn as why:
+            self._close(attempt, Outcome.ABANDONED, why.because, None)
+            raise
         return self._call(attempt, gathering)
 
+    def _soon(self, at: datetime, ran_s: float) -> None:
+        """Not long after the fresh read, by either clock: the wall's may be set back, the other stands still in a suspended host."""
+        late = self._clock.now() - at
+        if late < -MOST_AHEAD:
+            raise Withdrawn("clock", "our clock was set back after the fresh read")
+        late = max(late, timedelta(seconds=self._clock.monotonic() - ran_s))
+        if late > READ_TO_CALL:
+            raise Withdrawn("fresh read", f"{late.total_seconds():.0f} s after the fresh read: from the top")
+
     def _intend(self, attempt: Attempt, configuration: Configuration, lease: Lease, running: int, together: _Group) -> None:
-        budget = configuration.budgets.starts if attempt.action is Action.START else configuration.budgets.stops
+        budget = _budget(attempt.action, configuration)
         ask = budgets.Ask(len(together.resources), together.usd_per_hour)
 
         def admit(debits: tuple[Debit, ...]) -> str | None:
@@ -202,7 +260,7 @@ class Executor:
         except BudgetSpent as error:
             raise Withdrawn("budget", str(error)) from error
         except (LeaseLost, StoreError) as error:
-            raise Withdrawn("lease", str(error)) from error
+            raise Withdrawn("lease" if isinstance(error, LeaseLost) else "store", str(error)) from error
 
     def _call(self, attempt: Attempt, gathering: Gathering) -> Attempt:
         cloud = self._clouds[attempt.resource.cloud]
@@ -225,7 +283,7 @@ class Executor:
         if cloud is None:
             return attempt
         try:
-            now_is = cloud.get(attempt.resource)
+            now_is = _read(cloud, attempt.resource)
         except NotFound as error:
             return self._close(attempt, Outcome.FAILED, f"the machine is gone: {error}", None)
         except CloudError as error:
@@ -267,10 +325,15 @@ class Executor:
         cloud = self._clouds.get(stopped.resource.cloud)
         if cloud is None:
             raise Withdrawn("scope", f"no cloud {stopped.resource.cloud} is configured")
+        if any(attempt.resource == stopped.resource for attempt in self._store.attempts(open_only=True)):
+            raise Withdrawn("undo", "an earlier action of ours on it is not closed yet")
+        at, ran_s = self._clock.now(), self._clock.monotonic()
         try:
-            fresh = cloud.get(stopped.resource)
+            fresh = _read(cloud, stopped.resource)
         except CloudError as error:
             raise Withdrawn("fresh read", str(error)) from error
+        if not configuration.scope.what.matches(fresh):
+            raise Withdrawn("scope", "outside [scope]")
         why = refuse_start(stopped, fresh)
         if why is not None:
             raise Withdrawn("undo", why)
@@ -278,8 +341,28 @@ class Executor:
             id=f"a-{uuid4().hex[:12]}", resource=stopped.resource, action=Action.START, cause="undo", policy=stopped.policy,
             because=f"undo of {stopped.id}", intent_at=self._clock.now(), before=fresh, actor=actor, epoch=lease.epoch, holder=lease.holder,
         )  # fmt: skip
-        self._intend(attempt, configuration, lease, running, _Group(frozenset((attempt.resource,)), attempt.intent_at))
+        alone = _Group(frozenset((attempt.resource,)), attempt.intent_at)
+        self._in_cycle(attempt.action, configuration, alone)
+        self._intend(attempt, configuration, lease, running, alone)
+        self._begun[attempt.action] += 1
+        try:
+            self._soon(at, ran_s)
+        except Withdrawn as late:
+            self._close(attempt, Outcome.ABANDONED, late.because, None)
+            raise
         return self._call(attempt, gathering)
+
+
+def _budget(action: Action, configuration: Configuration) -> CountBudget:
+    return configuration.budgets.starts if action is Action.START else configuration.budgets.stops
+
+
+def _read(cloud: Cloud, resource: ResourceId) -> Instance:
+    """A fresh read. Raises CloudError, also where the answer is about another machine."""
+    fresh = cloud.get(resource)
+    if fresh.id != resource:
+        raise CloudError(f"{resource}: the cloud answered about {fresh.id}; nothing is done on that")
+    return fresh
 
 
 def _end_of(attempt: Attempt, now_is: Instance, now: datetime) -> tuple[Outcome | None, str]:
@@ -290,6 +373,9 @@ def _end_of(attempt: Attempt, now_is: Instance, now: datetime) -> tuple[Outcome 
     else:
         wanted, going = InstanceState.STOPPED, (InstanceState.STOPPING,)
     if now_is.state is wanted:
+        if now_is.changed_at is not None and now_is.changed_at - attempt.intent_at > STUCK_AFTER:
+            # We were away: had our call arrived, it would have ended long before. An undo must not take this for ours.
+            return Outcome.FAILED, f"it is {wanted} only since {now_is.changed_at:%Y-%m-%d %H:%M %Z}, by somebody else"
         return Outcome.DONE, f"{wanted}, read back from the cloud"
     if now_is.state in going:
         return (Outcome.FAILED, f"still {now_is.state} after {age}") if age > STUCK_AFTER else (None, "")

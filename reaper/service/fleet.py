@@ -21,7 +21,10 @@ _FACT = "breakers"
 
 
 class FleetWatch:
-    """Turns live in memory: after a restart every machine is seen for the first time. Open breakers survive it."""
+    """
+    Turns live in memory, open breakers in the store. A machine seen for the first time, after a restart say, turned when
+    its idle clock says so: a driver that fails the whole fleet is often rolled out together with us.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -37,7 +40,8 @@ class FleetWatch:
             if its.instance.state is InstanceState.RUNNING:
                 agent = its.newest.agent if its.newest is not None else None
                 activities[resource] = (decisions[resource].state.activity, agent)
-        self._turns = turned(self._turns, activities, now)
+        first = {resource: self._first(facts[resource], its) for resource, its in activities.items() if resource not in self._turns}
+        self._turns = turned({**{resource: turn for resource, turn in first.items() if turn is not None}, **self._turns}, activities, now)
         self._jumps = read_jumps(self._store)  # a person may have closed one
         still = tuple(j for j in self._jumps if now < j.until)
         known = {resource for j in still for resource in j.machines}
@@ -53,6 +57,14 @@ class FleetWatch:
             write_jumps(self._store, still)
         self._jumps = still
         return still
+
+    @staticmethod
+    def _first(facts: Facts, seen: tuple[Activity, str | None]) -> Turn | None:
+        """The turn that happened before our first sight; None: it is BUSY, or never was as far as its reports reach."""
+        activity, agent = seen
+        if activity is Activity.BUSY or facts.quiet is None or facts.quiet.last_busy is None:
+            return None
+        return Turn(facts.instance.id, facts.quiet.since, Activity.BUSY, activity, agent)
 
 
 def read_jumps(store: Store) -> tuple[Jump, ...]:

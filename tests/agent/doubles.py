@@ -101,9 +101,16 @@ class KeptReports:
         self.reports: List[Report] = []
         self.forgotten: List[str] = []
         self.closed = 0
+        self.came = threading.Condition()
 
     def hand(self, report: Report) -> None:
-        self.reports.append(report)
+        with self.came:
+            self.reports.append(report)
+            self.came.notify_all()
+
+    def wait_for(self, count: int, within_s: float = 20.0) -> None:
+        with self.came:
+            assert self.came.wait_for(lambda: len(self.reports) >= count, within_s), "only %d reports came" % len(self.reports)
 
     def forget(self, because: str) -> None:
         self.forgotten.append(because)
@@ -152,6 +159,12 @@ class Reaper:
         with self.came:
             assert self.came.wait_for(lambda: len(self.reports) >= count, within_s), "only %d reports came" % len(self.reports)
             return list(self.reports)
+
+    def wait_until(self, good: Callable[[Report], bool], within_s: float = 20.0) -> Report:
+        """The first report that is ``good``."""
+        with self.came:
+            assert self.came.wait_for(lambda: any(good(r) for r in self.reports), within_s), "none of %d reports is it" % len(self.reports)
+            return next(r for r in self.reports if good(r))
 
     def _handler(self) -> Type[BaseHTTPRequestHandler]:
         reaper = self

@@ -54,7 +54,7 @@ def test_it_samples_reports_shows_its_status_and_ends_cleanly(tmp_path: Path, li
         with agent.start() as process:
             first = reaper.wait_for(2)[1]
             agent.gpus.write("count 2", "gpu * util 0", "err 0 nvmlDeviceGetUtilizationRates 15", "err 0 nvmlDeviceGetSamples 15")
-            second = reaper.wait_for(5)[4]
+            second = reaper.wait_until(lambda r: r.gpus[0].trouble == "lost" and r.gpus[0].peak_ratio is None)
             shown = agent.do("status")
             as_json = agent.do("status", "--json")
             process.send_signal(signal.SIGTERM)

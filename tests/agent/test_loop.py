@@ -326,12 +326,12 @@ def test_run_loop_runs_many_in_one_process(tmp_path: Path) -> None:
     ]
     for thread in threads:
         thread.start()
-    stop.wait(1.0)
+    for out in outs:
+        out.wait_for(2)
     stop.set()
     for thread in threads:
         thread.join(10.0)
 
-    assert all(len(out.reports) >= 2 for out in outs)
     assert [source.closed for source in sources] == [1] * 4
     assert [out.closed for out in outs] == [1] * 4
     assert {"READY=1", "WATCHDOG=1", "STOPPING=1"} == set(told)

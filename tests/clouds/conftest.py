@@ -13,7 +13,7 @@ from tests.fakes.moto_ec2 import ACCOUNT, MotoEc2, strict_server
 FAST = Bounds(connect_s=2, read_s=5, read_attempts=2)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # not longer: the patches and machines of two servers in one process would mix
 def _server() -> Iterator[MotoEc2]:
     with strict_server() as moto:
         yield moto

@@ -9,10 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from reaper.errors import CloudError, NotFound, WrongState
+from reaper.errors import CloudError, NotFound, Protected, WrongState
 from reaper.model.kinds.instance import Instance, InstanceState, Protections
 from reaper.model.resource import Place, ResourceId
 from reaper.ports import Clock, Listed
+
+_DONE_ALREADY = {"stop": (InstanceState.STOPPING, InstanceState.STOPPED), "start": (InstanceState.PENDING, InstanceState.RUNNING)}
+"""A verb for what is so already, or on its way, is accepted and changes nothing, as on EC2."""
 
 
 class FakeCloud:
@@ -65,7 +68,8 @@ class FakeCloud:
             if place in self.failed_places:
                 answers.append(Listed(place, failed=self.failed_places[place]))
             else:
-                answers.append(Listed(place, tuple(m for m in self.machines.values() if _place(m.id) == place)))
+                machines = (m for m in self.machines.values() if _place(m.id) == place and m.state is not InstanceState.TERMINATED)
+                answers.append(Listed(place, tuple(machines)))
         return tuple(answers)
 
     def get(self, resource: ResourceId) -> Instance:
@@ -78,7 +82,7 @@ class FakeCloud:
     def protections(self, resource: ResourceId) -> Protections:
         self.calls.append(("protections", resource))
         value = self.stop_protected.get(resource, False)
-        return Protections(value, None if value is not None else "DescribeInstanceAttribute was denied")
+        return Protections(value, None if value is not None else f"{resource}: DescribeInstanceAttribute was denied")
 
     def stop(self, resource: ResourceId) -> None:
         self._verb("stop", resource, InstanceState.RUNNING, InstanceState.STOPPING)
@@ -87,7 +91,7 @@ class FakeCloud:
         self._verb("start", resource, InstanceState.STOPPED, InstanceState.PENDING)
 
     def skew(self, now: datetime) -> timedelta | None:
-        return self.off_by
+        return self.off_by if self.calls else None
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -103,6 +107,10 @@ class FakeCloud:
         machine = self.machines.get(resource)
         if machine is None:
             raise NotFound(f"{resource} is not there", "InvalidInstanceID.NotFound")
+        if name == "stop" and self.stop_protected.get(resource):
+            raise Protected(f"{resource} is protected from being stopped", "OperationNotPermitted")
+        if machine.state in _DONE_ALREADY[name]:
+            return
         if machine.state is not needs:
             raise WrongState(f"{resource} is {machine.state}", "IncorrectInstanceState")
         now = self._clock.now()

@@ -97,11 +97,13 @@ def strict_server() -> Iterator[MotoEc2]:
     server.start()
     host, port = server.get_host_and_port()
     moto = MotoEc2(f"http://{host}:{port}")
+    moto.reset()  # moto's backends belong to the process: whoever had a server before may have left machines
     try:
         with _patched(moto):
             yield moto
     finally:
         server.stop()
+        moto.reset()
 
 
 @contextlib.contextmanager

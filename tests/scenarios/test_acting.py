@@ -6,7 +6,17 @@ from datetime import timedelta
 
 import pytest
 
-from reaper.errors import AnswerLost, Denied, NoCapacity, NotFound, Protected, Throttled, Unreachable, Unsupported
+from reaper.errors import (
+    AnswerLost,
+    Denied,
+    LeaseLost,
+    NoCapacity,
+    NotFound,
+    Protected,
+    Throttled,
+    Unreachable,
+    Unsupported,
+)
 from reaper.model.kinds.instance import InstanceState
 from reaper.model.mark import Stage
 from reaper.model.policy import BreakerTerms, Budgets, CountBudget, Mode, Scope, Selector
@@ -253,7 +263,8 @@ def test_dead_leader_that_comes_back_cannot_act(world: World) -> None:
     world.report(world.lives["i-it"])
 
     assert old is not None
-    world.cycle.run(world.config, old)
+    with pytest.raises(LeaseLost):
+        world.cycle.run(world.config, old)
 
     assert world.cloud.verbs() == []
 

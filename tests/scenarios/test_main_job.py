@@ -58,6 +58,22 @@ SPARED = [
 ]  # fmt: skip
 
 
+def an_hour(world: World) -> None:
+    """Of reports, whose last 35 minutes the daemon is there for: before 30 nothing can be idle for its term."""
+    world.daemon_up = False
+    world.run(25)
+    world.daemon_up = True
+    world.run(35)
+
+
+def test_the_machine_whose_siblings_follow_does_not_stay_up(world: World) -> None:
+    world.add("i-it")
+
+    an_hour(world)
+
+    assert world.cloud.verbs() == [("stop", ID)]
+
+
 @pytest.mark.parametrize(("life", "fields", "because"), [row[1:] for row in SPARED], ids=[row[0] for row in SPARED])
 def test_sibling_with_another_life_stays_up(world: World, life: Life, fields: dict[str, object], because: str) -> None:
     own = world.add("i-it", life, **fields)
@@ -66,7 +82,7 @@ def test_sibling_with_another_life_stays_up(world: World, life: Life, fields: di
     if fields.get("launched_at", 0) is None:
         world.config = configuration(policy(min_age=timedelta(hours=2)))
 
-    world.run(60)
+    an_hour(world)
 
     assert world.cloud.verbs() == []
     assert because in world.why("i-it")
@@ -83,7 +99,7 @@ def test_one_busy_gpu_of_eight_keeps_the_machine(world: World) -> None:
     life_with_one = type("OneBusy", (), {"id": life.id, "agent": True, "gpus": 8, "window": staticmethod(one_busy)})()
     world.lives["i-it"] = life_with_one
 
-    world.run(60)
+    an_hour(world)
 
     assert world.cloud.verbs() == []
 
@@ -92,7 +108,7 @@ def test_protected_machine_is_never_touched_and_says_by_what(world: World) -> No
     world.config = configuration(protections=(Protection("three-week-run", Selector(ids=("i-it",)), "pre-training"),))
     world.add("i-it")
 
-    world.run(60)
+    an_hour(world)
 
     assert world.cloud.verbs() == []
     assert "three-week-run" in world.why("i-it")
@@ -119,7 +135,7 @@ def test_stop_protection_of_the_owner_holds(world: World) -> None:
     world.add("i-it")
     world.cloud.stop_protected[ID] = True
 
-    world.run(60)
+    an_hour(world)
 
     assert world.cloud.verbs() == []
     assert "stop protection is on" in world.why("i-it")
@@ -129,7 +145,7 @@ def test_stop_protection_that_cannot_be_read_holds(world: World) -> None:
     world.add("i-it")
     world.cloud.stop_protected[ID] = None
 
-    world.run(60)
+    an_hour(world)
 
     assert world.cloud.verbs() == []
 
@@ -139,7 +155,7 @@ def test_observe_runs_the_whole_course_and_touches_and_tells_nobody(world: World
     world.config = configuration(mode=Mode.OBSERVE) if which == "ceiling" else configuration(policy(mode=Mode.OBSERVE))
     world.add("i-it")
 
-    world.run(60)
+    an_hour(world)
 
     assert world.cloud.verbs() == []
     assert world.channel.messages == []
@@ -152,7 +168,7 @@ def test_gang_with_one_busy_member_stays_whole(world: World) -> None:
     world.add("i-it", tags={"team": "ml", "job-group": "run-7"})
     world.add("i-peer", Life(ID, load=0.9), tags={"team": "ml", "job-group": "run-7"})
 
-    world.run(60)
+    an_hour(world)
 
     assert world.cloud.verbs() == []
     assert "peer of the same job is working" in world.why("i-it")
@@ -162,7 +178,7 @@ def test_gang_with_one_silent_member_stays_whole(world: World) -> None:
     world.add("i-it", tags={"team": "ml", "job-group": "run-7"})
     world.add("i-peer", Life(ID, agent=False), tags={"team": "ml", "job-group": "run-7"})
 
-    world.run(60)
+    an_hour(world)
 
     assert world.cloud.verbs() == []
 
@@ -174,7 +190,7 @@ def test_gang_with_one_snoozed_member_stays_whole(world: World) -> None:
     peer = world.add("i-peer", tags={"team": "ml", "job-group": "run-7"})
     snooze(world.store, peer.id, world.clock.now() + timedelta(days=1), "ada", "tuning", timedelta(days=5), world.clock.now())
 
-    world.run(60)
+    an_hour(world)
 
     assert world.cloud.verbs() == []
     assert [w.by for w in world.results[-1].plan.withheld] == ["gang"]

@@ -135,8 +135,9 @@ class World:
     def report(self, life: Life, span: timedelta = MINUTE) -> None:
         seen = life.window(self.clock.now(), span)
         voice = self.store.voice(life.id) or Voice(life.id, seen.boot_id, self.clock.now(), self.clock.now(), self.clock.now())
-        self.store.add_observation(seen, replace(voice, boot_id=seen.boot_id, last_at=self.clock.now()))
-        self.watch.add(seen)
+        voice = replace(voice, boot_id=seen.boot_id, last_at=self.clock.now())
+        self.store.add_observation(seen, voice)
+        self.watch.add(seen, voice)
 
     def tick(self) -> CycleResult | None:
         """One minute of everybody's life, and a cycle five seconds later."""

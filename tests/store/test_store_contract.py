@@ -369,6 +369,43 @@ def test_releasing_a_lease_that_another_took_over_leaves_it_theirs(store):
     assert store.acquire_lease("us", NOW + HOUR, MINUTE) is None
 
 
+def test_the_held_lease_is_read_as_it_stands_run_out_or_not(store):
+    before = store.held_lease()
+    ours = store.acquire_lease("us", NOW, MINUTE)
+
+    assert before is None
+    assert store.held_lease() == ours == Lease(1, "us", NOW + MINUTE)
+    theirs = store.acquire_lease("them", NOW + HOUR, MINUTE)
+    assert store.held_lease() == theirs
+    store.release_lease(ours)
+    assert store.held_lease() == theirs
+    store.release_lease(theirs)
+    assert store.held_lease() is None
+
+
+def test_marks_are_saved_under_our_lease_run_out_or_not(store):
+    lease = store.acquire_lease("us", NOW, MINUTE)
+    store.save_marks((mark(),), (), (entry("nominated"),), lease)
+
+    assert list(store.marks().values()) == [mark()]
+    assert because(store) == ["nominated"]
+
+
+@pytest.mark.parametrize("taken", [True, False], ids=["another leads", "no lease was ever taken"])
+def test_marks_of_a_leader_that_is_none_any_more_are_not_saved(store, taken):
+    ours = Lease(1, "us", NOW + MINUTE)
+    store.save_marks((mark(),), (), ())
+    if taken:
+        assert store.acquire_lease("us", NOW, MINUTE) == ours
+        store.acquire_lease("them", NOW + HOUR, MINUTE)
+
+    with pytest.raises(LeaseLost):
+        store.save_marks((mark(TWO),), (mark(),), (entry("of old"),), ours)
+
+    assert list(store.marks().values()) == [mark()]
+    assert because(store) == []
+
+
 def test_a_lease_needs_a_holder(store):
     with pytest.raises(StoreError, match="needs a holder"):
         store.acquire_lease("", NOW, MINUTE)

@@ -4,8 +4,10 @@ The whole product as processes: agents over a compiled NVML library, the daemon,
 Nothing is faked but the silicon and the cloud. Terms are seconds, which the configuration allows on loopback.
 """
 
+import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -71,10 +73,32 @@ idle = {{ for = "12s", gpu_at_most = "5%", held_for = "1h" }}
 """
 
 
+# All hosts read the CPU of this one machine, and whatever else runs here may fill it: then every host is at work, and rightly
+# not one is stopped. With as many cores again that rest, what an agent reads stays real and below the story's limit.
+SPARE_CORES = """
+import psutil
+
+times_of_this_machine = psutil.cpu_times
+
+def cpu_times(*arguments, **more):
+    times = times_of_this_machine(*arguments, **more)
+    return times._replace(idle=times.idle + sum(times))
+
+psutil.cpu_times = cpu_times
+"""
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """
+    Below those that the kernel hands to clients: while the daemon is away, an outgoing connection of anybody (even an
+    agent's own try to reach this port) could take one of theirs, and the daemon would not come back.
+    """
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.sample(range(10_000, max(lowest, 20_000)), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("none of 100 ports is free")
 
 
 @dataclass
@@ -176,7 +200,10 @@ class Stage:
             f'reaper = "http://127.0.0.1:{self.port}"\ntoken_file = "{host.folder}/token"\nresource = "{host.id}"\n'
             f'state_dir = "{host.folder}/state"\nspool_dir = "{host.folder}/spool"\nwindow = "2s"\nbeat = "250ms"\n'
         )
-        env = {**self.env, **nvml.environment(self.library, host.state)}
+        spare = self.folder / "spare-cores"
+        spare.mkdir(exist_ok=True)
+        (spare / "sitecustomize.py").write_text(SPARE_CORES)
+        env = {**self.env, **nvml.environment(self.library, host.state), "PYTHONPATH": f"{spare}{os.pathsep}{ROOT}"}
         line = [sys.executable, "-m", "agent", "run", "--config", str(host.folder / "agent.toml")]
         with (host.folder / "agent.log").open("ab") as log:
             host.agent = subprocess.Popen(line, env=env, stderr=log, stdout=log, cwd=host.folder)
