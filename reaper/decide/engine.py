@@ -123,5 +123,5 @@ def _no_cause(facts: Facts, state: State) -> str:
         return "has no GPU"
     if quiet is not None and quiet.last_busy is not None and state.activity.value != "unknown":
         signal, value = quiet.last_busy
-        return f"{state}: {signal.value} was last above its limit at {quiet.since:%H:%M:%S}"
+        return f"{state}: {signal.value} was last above its limit at {quiet.since.isoformat()[11:19]}"
     return f"{state}"

@@ -16,7 +16,7 @@ An unverified window can push a peak up and covers nothing.
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -253,8 +253,8 @@ class IdleClock:
             began_at=moment(self._began),
             period=timedelta(seconds=self._period_s),
             devices=len({gpu.uuid for gpu in newest.gpus if gpu.peak is not None and gpu.covered_s}),
-            covered={span: self._least(((f"gpu {uuid}", track) for uuid, track in self._gpus.items()), span) for span in wanted},
-            host_covered={span: self._least(((signal.value, track) for signal, track in self._host.items()), span) for span in wanted},
+            covered={span: self._least("gpu ", self._gpus, span) for span in wanted},
+            host_covered={span: self._least("", self._host, span) for span in wanted},
             last_busy=last_busy,
         )
 
@@ -274,17 +274,17 @@ class IdleClock:
                 since, busy = step[0], (signal, step[1])
         return since, busy
 
-    def _least(self, tracks: Iterable[tuple[str, Track]], span: timedelta) -> tuple[float, str]:
+    def _least(self, kind: str, tracks: Mapping[str, Track] | Mapping[Signal, Track], span: timedelta) -> tuple[float, str]:
         """The share of ``span`` (0..1) that the least covered track covers, and its name; no track covers nothing."""
         if self._until is None or span <= timedelta(0):
             return 0.0, "nothing"
         seconds = span.total_seconds()
         start = max(self._until - seconds, self._began)
         worst, name = -1.0, "nothing"
-        for its_name, track in tracks:
+        for its_name, track in tracks.items():
             lost = track.lost_since(start)
             if lost > worst:
-                worst, name = lost, its_name
+                worst, name = lost, f"{kind}{its_name}"
         if worst < 0.0:
             return 0.0, "nothing"
         missing = max(seconds - (self._until - start), 0.0)

@@ -20,6 +20,9 @@ class ResourceId:
     kind: str
     native: str
 
+    def __hash__(self) -> int:
+        return hash(self.native)  # as good as unique, and asked a dozen times a machine and cycle
+
     def __str__(self) -> str:
         return f"{self.cloud}:{self.account}:{self.place}:{self.kind}:{self.native}"
 

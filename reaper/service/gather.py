@@ -76,6 +76,7 @@ class Gathering:
         self._inventory = inventory
         self._instances = dict(inventory.instances)
         self._gangs = self._together()
+        self._stale_after = max(3 * configuration.cycle, timedelta(minutes=2))
         self._policies: dict[ResourceId, tuple[Policy, ...]] = {}
         self._limits = {policy.name: policy.limits for policy in configuration.policies}
         self._members: dict[ResourceId, tuple[datetime, Member]] = {}
@@ -146,7 +147,7 @@ class Gathering:
             instance=instance,
             listed_at=listing.listed_at,
             place_failed=listing.failed,
-            stale_after=max(3 * configuration.cycle, timedelta(minutes=2)),
+            stale_after=self._stale_after,
             policies=policies,
             running_since=_running_since(instance, ledger),
             ineligible=_ineligible(instance, configuration),
