@@ -7,6 +7,7 @@ and report age with its term, in a loop written by hand.
 """
 
 import copy
+import gc
 import random
 import resource
 import time
@@ -72,6 +73,9 @@ def run() -> list[Row]:
     inventory = Inventory({place: KeptListing(place, machines, START)})
     config = configuration()
     now = START + timedelta(seconds=5)
+
+    gc.collect()
+    gc.freeze()  # as the daemon does once it has its history
 
     def full_pass() -> Counter[str]:
         gathering = Gathering(inventory, Known(), watch, config, now)
