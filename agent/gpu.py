@@ -41,7 +41,7 @@ class _Failed(Exception):
 
 @dataclass
 class _Device:
-    """One GPU of this session: its handle and where its sample buffer was last read (driver's microseconds)."""
+    """One GPU as the driver knows it now: its handle and where its sample buffer was last read (the driver's microseconds)."""
 
     index: int
     handle: Any
