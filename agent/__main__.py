@@ -1,61 +1,45 @@
-"""The command `reaper-agent`: run the agent, or show what it last saw and sent."""
+"""The command `reaper-agent`: run the agent, show what it last saw and sent, or find out what it cannot see."""
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import json
 import signal
 import sys
 import threading
 from pathlib import Path
 from types import FrameType
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from agent.clock import BootClock, boot_id
-from agent.config import ENV_PREFIX, ConfigError, Settings, load, read_token
+from agent.config import ConfigError, Settings, load, read_token
 from agent.state import read_status
 
 DONE, FAILED, USAGE = 0, 1, 2
 
-_EXAMPLES = """\
-examples:
-  reaper-agent run                              as the service runs it (/etc/reaper-agent/agent.toml)
-  reaper-agent run --config ./agent.toml --once one window, one report, then exit
-  REAPER_AGENT_REAPER=https://reaper.example.com REAPER_AGENT_TOKEN_FILE=/etc/reaper-agent/token reaper-agent run
-  reaper-agent status                           what it last saw and sent, and what is planned for this machine
-  reaper-agent status --json | tail -n 1        the same for machines
-
-exit codes: 0 done, 1 failed, 2 usage or configuration
-"""
-
-
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Entry point of `reaper-agent`. Returns the exit code."""
-    arguments = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words == ["run"]:  # as the service runs it: the parser would stay in memory for good
+        return _with_settings(None, lambda settings: run(settings, False))
+    from agent.arguments import parse
+
+    arguments = parse(words)
+    if arguments.command == "doctor":
+        from agent import doctor
+
+        return doctor.command(arguments.config, arguments.json)
+    if arguments.command == "status":
+        return _with_settings(arguments.config, lambda settings: status(settings, arguments.json))
+    return _with_settings(arguments.config, lambda settings: run(settings, arguments.once))
+
+
+def _with_settings(path: Optional[Path], command: Callable[[Settings], int]) -> int:
     try:
-        settings = load(arguments.config)
+        settings = load(path)
     except ConfigError as error:
         return _refuse(error)
-    if arguments.command == "status":
-        return status(settings, arguments.json)
-    return run(settings, arguments.once)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="reaper-agent",
-        description="Samples this machine's GPUs and tells the reaper once a minute. It stops nothing and runs no command from the network.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--config", type=Path, metavar="FILE", help="settings (default: $%sCONFIG, else /etc/reaper-agent/agent.toml)" % ENV_PREFIX)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="run|status")
-    running = commands.add_parser("run", parents=[common], help="sample and report until stopped", description="Sample and report until stopped (SIGTERM, Ctrl-C).")
-    running.add_argument("--once", action="store_true", help="one window, one report, then exit: 0 if the reaper took it, else 1")
-    showing = commands.add_parser("status", parents=[common], help="what the agent last saw and sent", description="Show what the agent last saw and sent. Exit 1 when it does not run.")
-    showing.add_argument("--json", action="store_true", help="one JSON object on the last line")
-    return parser
+    return command(settings)
 
 
 def _refuse(error: ConfigError) -> int:
@@ -69,9 +53,13 @@ def _refuse(error: ConfigError) -> int:
 
 def run(settings: Settings, once: bool) -> int:
     """Run the real agent. Imports what only a running agent needs: `status` and --help stay quick and need no driver."""
-    from agent import host, identity, loop
+    import gc
+
+    gc.disable()  # while all is loaded there is nothing to collect
+    from agent import disks, host, identity, loop, nvml
     from agent.gpu import NvmlGpus
     from agent.loader import ProcLoaders
+    from agent.log import LineLog
     from agent.sender import Post, Sender
     from agent.spool import Spool
     from agent.state import load_memory
@@ -80,7 +68,7 @@ def run(settings: Settings, once: bool) -> int:
         read_token(settings)
     except ConfigError as error:
         return _refuse(error)
-    log, clock, stop = _logger(), BootClock(), threading.Event()
+    log, clock, stop = LineLog(), BootClock(), threading.Event()
     _warn_of_open_token(settings, log)
     try:
         boot = boot_id()
@@ -94,6 +82,13 @@ def run(settings: Settings, once: bool) -> int:
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
 
+    with contextlib.suppress(nvml.WrongModule):  # which the first reading reports
+        nvml.load()
+    gc.freeze()  # what is loaded now stays; the collector need not walk it again and again
+    gc.set_threshold(10_000, 20, 20)  # a beat makes some hundred objects, hardly one of them in a circle
+    gc.enable()
+
+    loaders = ProcLoaders()
     spool = Spool(settings.spool_dir, boot, settings.spool_reports, settings.spool_mib << 20, log)
     sender = Sender(Post(settings, clock), spool, clock, log, settings.window_s)
     if not once:
@@ -101,11 +96,13 @@ def run(settings: Settings, once: bool) -> int:
     loop.run_loop(
         settings,
         NvmlGpus(clock, host.nobodys_work(settings.nobodys_work), log),
-        host.PsutilHost(),
+        host.ProcHost(),
         stop,
-        loaders=ProcLoaders(),
+        loaders=loaders,
+        work=_work(settings, clock, loaders.born),
+        disks=disks.LocalDisks(),
         who=_who(settings, identity, stop, clock, log, load_memory(settings.state_dir, log).identity(boot)),
-        outbox=_Once(sender) if once else sender,
+        outbox=_Once(sender) if once else _exported(settings, sender, clock, log),
         boot_id=boot,
         clock=clock,
         log=log,
@@ -117,6 +114,32 @@ def run(settings: Settings, once: bool) -> int:
     delivery = sender.delivery()
     print("report taken by %s" % settings.reaper if delivery.last_sent_seq else "no report taken: %s" % (delivery.problem or "identity not known"))
     return DONE if delivery.last_sent_seq is not None else FAILED
+
+
+def _work(settings: Settings, clock: BootClock, born: Callable[[int], Optional[int]]) -> Any:
+    from agent import host, jobs, launchers, people, procs
+
+    reads, names = procs.Procs(), people.Names()
+    short = settings.window_s < 30.0  # which only a reaper on this machine takes
+    look_for = launchers.Launchers(reads, host.nobodys_work(settings.nobodys_work))
+    return people.ProcWork(
+        clock,
+        jobs.Jobs(reads, look_for, max(1.0, settings.window_s) if short else jobs.SETTLE_S, born),
+        people.Holders(reads, names, born),
+        names,
+        people_every_s=settings.window_s if short else people.PEOPLE_EVERY_S,
+    )
+
+
+def _exported(settings: Settings, sender: Any, clock: BootClock, log: Any) -> Any:
+    """The outbox, with the page for Prometheus before it where the settings ask for one."""
+    if settings.metrics_listen is None:
+        return sender
+    from agent.exporter import Exporter
+
+    exporter = Exporter(sender, clock, log)
+    exporter.start(settings.metrics_listen)
+    return exporter
 
 
 class _Once:
@@ -138,21 +161,6 @@ def _who(settings: Settings, identity: Any, stop: threading.Event, clock: BootCl
     who = identity.Who(lambda: identity.ask_metadata(settings.metadata), stop, clock, log, remembered)
     who.start()
     return who.current
-
-
-def _logger() -> Any:
-    import structlog
-
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    return structlog.get_logger("agent")
 
 
 def _warn_of_open_token(settings: Settings, log: Any) -> None:

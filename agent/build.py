@@ -8,18 +8,26 @@ window except where the last good sample was.
 from __future__ import annotations
 
 import math
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from agent.loader import MOST_TREES, TreeSpan, stood_low
-from agent.readings import GpuReading, HostReading, Reading
-from agent.report import MAX_ITEMS, MAX_TEXT, Gpu, Host, Loader, Totals
+from agent.loader import LOW_RATIO, MOST_TREES, TreeSpan, stood_low
+from agent.readings import GpuReading, HostReading, JobReading, Reading
+from agent.report import MAX_ITEMS, MAX_TEXT, Gpu, Holder, Host, Job, Loader, Person, Slice, Totals
 from agent.window import Span
+from agent.witness import HARDLY_BYTES, Energy, Witness
 
 
 class OpenWindow:
-    """The window being filled. ``spans``: what the window before left behind per GPU (`Span.next`)."""
+    """
+    The window being filled. ``spans``: what the window before left behind per GPU
+    (`Span.next`). ``witness`` outlives the windows; without one no zero is doubted.
+    """
 
-    def __init__(self, start_s: float, spans: Optional[Mapping[str, Span]] = None) -> None:
+    def __init__(self, start_s: float, spans: Optional[Mapping[str, Span]] = None, witness: Optional[Witness] = None) -> None:
+        self._witness = witness
+        self._energy: Dict[str, Tuple[Energy, Energy]] = {}  # the first and the last reading in this window
+        self._occupied: Set[str] = set()  # GPUs that were not seen empty at every beat
         self.start_s = start_s
         self.last: Optional[Reading] = None
         self._spans: Dict[str, Span] = dict(spans or {})
@@ -33,10 +41,12 @@ class OpenWindow:
         gpus = reading.snapshot.gpus
         for gpu in gpus:
             self._latest[gpu.uuid] = gpu
-            span = self._spans.get(gpu.uuid, Span())
-            for sample in gpu.samples:
-                span = span.add(sample.at_s, sample.ratio, beat_s)
-            self._spans[gpu.uuid] = span
+            self._spans[gpu.uuid] = self._spans.get(gpu.uuid, Span()).add_all(gpu.samples, beat_s)
+            if gpu.processes != 0 or (gpu.mem_used_bytes is not None and gpu.mem_used_bytes > HARDLY_BYTES):
+                self._occupied.add(gpu.uuid)
+            if gpu.energy_j is not None and gpu.energy_at_s is not None and gpu.energy_at_s >= self.start_s:
+                read = Energy(gpu.energy_at_s, gpu.energy_j)
+                self._energy[gpu.uuid] = (self._energy.get(gpu.uuid, (read, read))[0], read)
         if reading.trees is None:
             self._trees_known = False
             return
@@ -55,8 +65,33 @@ class OpenWindow:
             if reading is None:
                 found.append(Gpu(words(uuid) or "?", model=words(known[uuid]), trouble=words(trouble or "no reading")))
             else:
-                found.append(_gpu(reading, self._spans.get(uuid, Span())))
+                found.append(_gpu(reading, *self._believed(uuid, reading), self._holders(uuid)))
         return tuple(found)
+
+    def _believed(self, uuid: str, reading: GpuReading) -> Tuple[Span, Optional[str]]:
+        """The samples folded, and the GPU's trouble. A zero that the energy counter contradicts is no figure."""
+        span = self._spans.get(uuid, Span())
+        if self._witness is None or span.peak != 0.0:
+            return span, reading.trouble
+        first, last = self._energy.get(uuid, (None, None))
+        doubt = self._witness.doubts(uuid, first, last, uuid not in self._occupied)
+        return (span, reading.trouble) if doubt is None else (Span(), doubt)
+
+    def jobs(self, end_s: float) -> Optional[Tuple[Job, ...]]:
+        """None: not looked at the window's last beat, or a job may be hidden from us."""
+        work = self.last.work if self.last is not None else None
+        return tuple(_job(job, end_s) for job in work.jobs) if work is not None and work.jobs is not None else None
+
+    def people(self) -> Optional[Tuple[Person, ...]]:
+        work = self.last.work if self.last is not None else None
+        return tuple(_person(person) for person in work.people) if work is not None and work.people is not None else None
+
+    def _holders(self, uuid: str) -> Optional[Tuple[Holder, ...]]:
+        """Of a GPU that computed in this window nobody asks who holds it, and a report is to be small."""
+        work = self.last.work if self.last is not None else None
+        held = work.holders.get(uuid) if work is not None else None
+        busy = self._spans.get(uuid, Span()).peak
+        return tuple(_holder(holder) for holder in held) if held and (busy is None or busy < LOW_RATIO) else None
 
     def loaders(self, window_s: float) -> Optional[Tuple[Loader, ...]]:
         """None: not looked, or not all could be seen and nobody was. The longest waits come first where there are too many."""
@@ -67,22 +102,45 @@ class OpenWindow:
         return tuple(all_of_them[:MOST_TREES])
 
 
-def _gpu(reading: GpuReading, span: Span) -> Gpu:
+def _gpu(reading: GpuReading, span: Span, trouble: Optional[str], holders: Optional[Tuple[Holder, ...]]) -> Gpu:
     measured = span.peak is not None
     return Gpu(
         uuid=words(reading.uuid) or "?",
         model=words(reading.model),
         peak_ratio=span.peak,
-        mean_ratio=span.mean,
-        covered_s=span.covered_s if measured else None,
+        mean_ratio=_floor(span.mean),
+        covered_s=round(span.covered_s, 3) if measured else None,
         samples=span.samples if measured else None,
         mem_used_bytes=reading.mem_used_bytes,
         mem_total_bytes=reading.mem_total_bytes,
         power_w=reading.power_w,
-        energy_j=reading.energy_j,
+        energy_j=round(reading.energy_j, 1) if reading.energy_j is not None else None,
         processes=reading.processes,
-        trouble=words(reading.trouble),
+        trouble=words(trouble),
+        holders=holders,
+        slices=_slices(reading.slices),
     )
+
+
+def _slices(slices: Optional[Tuple[Slice, ...]]) -> Optional[Tuple[Slice, ...]]:
+    return tuple(replace(one, uuid=words(one.uuid) or "?") for one in slices[:MAX_ITEMS]) if slices is not None else None
+
+
+def _holder(holder: Holder) -> Holder:
+    """Names are what a program calls itself: anything can stand in them."""
+    since_s = round(holder.since_s, 1) if holder.since_s is not None else None
+    return replace(holder, name=words(holder.name), user=words(holder.user), since_s=since_s)
+
+
+def _job(job: JobReading, end_s: float) -> Job:
+    age_s = round(max(0.0, end_s - job.ended_s), 1) if job.ended_s is not None else None
+    # A launcher whose name cannot be printed is still one.
+    launcher = words(job.launcher) or "?" if job.launcher is not None else None
+    return Job(words(job.id) or "?", age_s, launcher, job.launcher_known)
+
+
+def _person(person: Person) -> Person:
+    return replace(person, user=words(person.user) or "?", idle_s=round(person.idle_s) if person.idle_s is not None else None)
 
 
 def host(before: Optional[HostReading], now: HostReading, over_s: float) -> Host:
@@ -118,6 +176,11 @@ def words(text: Optional[str]) -> Optional[str]:
         return None
     kept = "".join(c if c.isprintable() else " " for c in text)[:MAX_TEXT].strip()
     return kept or None
+
+
+def _floor(ratio: Optional[float]) -> Optional[float]:
+    """To four places, downwards: a mean must not come to lie above its peak."""
+    return math.floor(ratio * 1e4) / 1e4 if ratio is not None else None
 
 
 def _rate(before: Optional[int], now: Optional[int], over_s: float) -> Optional[float]:

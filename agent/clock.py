@@ -21,6 +21,10 @@ class Clock(Protocol):
 
     def boot_s(self) -> float: ...
 
+    def slept_s(self) -> float:
+        """Seconds this machine has slept since boot. Only growth means something."""
+        ...
+
     def utc(self) -> datetime: ...
 
     def wait(self, event: threading.Event, for_s: float) -> bool: ...
@@ -34,6 +38,16 @@ class BootClock:
 
     def boot_s(self) -> float:
         return time.clock_gettime(self._which)
+
+    def slept_s(self) -> float:
+        """The two clocks differ by nothing but sleep. They are read one after the other, so a moment's delay is measured and read again."""
+        for _ in range(3):
+            before = time.clock_gettime(time.CLOCK_MONOTONIC)
+            boot = time.clock_gettime(self._which)
+            after = time.clock_gettime(time.CLOCK_MONOTONIC)
+            if after - before < 0.05:
+                break
+        return boot - before
 
     def utc(self) -> datetime:
         return datetime.now(timezone.utc)

@@ -69,6 +69,7 @@ class Settings:
     spool_reports: int = 1500  # a day of minutes
     spool_mib: int = 16
     nobodys_work: Tuple[str, ...] = NOBODYS_WORK
+    metrics_listen: Optional[Tuple[str, int]] = None  # a loopback address and port for Prometheus; None: not served
 
 
 class _Bad(Exception):
@@ -148,6 +149,16 @@ def _flag(value: Any) -> bool:
     return value
 
 
+def _loopback(value: Any) -> Tuple[str, int]:
+    host, _, port = _text(value).rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if host not in ("127.0.0.1", "::1"):
+        raise _Bad("is %r; it must be this machine's own, such as 127.0.0.1:9465: the page has no lock" % (value,))
+    if not port.isdigit() or not 1 <= int(port) <= 65535:
+        raise _Bad("is %r; write the port, 1 to 65535, behind the address: 127.0.0.1:9465" % (value,))
+    return host, int(port)
+
+
 def _names(value: Any) -> Tuple[str, ...]:
     items = [v for v in value.split(",") if v.strip()] if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(v, str) and v.strip() for v in items):
@@ -171,6 +182,7 @@ _KEYS: Mapping[str, Tuple[str, Callable[[Any], Any]]] = {
     "spool_reports": ("spool_reports", _count(1, 100_000)),
     "spool_mib": ("spool_mib", _count(1, 1024)),
     "nobodys_work": ("nobodys_work", _names),
+    "metrics_listen": ("metrics_listen", _loopback),
 }
 
 

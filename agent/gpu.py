@@ -10,75 +10,18 @@ index may change from boot to boot.
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple, TypeVar
+from dataclasses import replace
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from agent import nvml, pci
+from agent.calls import Calls, Failed, as_text
 from agent.clock import Clock
-from agent.readings import FAILED, NO_GPU, NO_LIBRARY, OK, GpuReading, GpuSnapshot, Log, Sample
+from agent.device import Device, DeviceReader
+from agent.readings import FAILED, NO_GPU, NO_LIBRARY, OK, GpuReading, GpuSnapshot, Log
+from agent.utilisation import FALLBACK_BEAT_S, Moment, Util
 
 FIRST_RETRY_S, MOST_RETRY_S = 5.0, 300.0
-FALLBACK_BEAT_S = 1.0  # without the driver's buffer its short window is only seen by looking often
-_MOST_PID = 4_194_304  # Linux PID_MAX_LIMIT; above it the entry is garbage
-_MOST_WATTS = 1e5
-_INTEGRATED = re.compile("nvgpu|tegra|jetson", re.IGNORECASE)
 _CLOCK_STEP_S = 1.0
-
-_T = TypeVar("_T")
-
-# What a driver call may raise: NVML's own error, and what ctypes and string decoding raise on garbage.
-_FAILURES = (OSError, ValueError, TypeError, AttributeError, ArithmeticError, LookupError)
-
-
-class _Failed(Exception):
-    """A driver call failed; ``error`` is what it raised."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-        super().__init__(str(error))
-
-
-@dataclass
-class _Device:
-    """One GPU as the driver knows it now: its handle and where its sample buffer was last read (the driver's microseconds)."""
-
-    index: int
-    handle: Any
-    uuid: str
-    model: Optional[str]
-    seen_us: Optional[int] = None
-    missing: Optional[str] = None  # it was there once, and the driver no longer hands it out
-
-
-class _Util(NamedTuple):
-    samples: Tuple[Sample, ...]
-    trouble: Optional[str]
-    by_rate: bool  # the buffer had nothing, so the beat must be short
-    dead: bool  # the call failed for a reason that may pass
-
-
-def _as_is(value: Any) -> Any:
-    return value
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if not isinstance(value, str) or not value:
-        raise TypeError("not a text: %r" % (value,))
-    return value
-
-
-def _stamped(answer: Any) -> Tuple[int, List[Tuple[int, int]]]:
-    """The value type, and (microseconds, percent) of each sample."""
-    kind, items = answer
-    return int(kind), [(int(item.timeStamp), int(item.sampleValue.uiVal)) for item in items]
-
-
-def _pids(listed: Any) -> Dict[int, Any]:
-    """Process id to memory in bytes (None: not said)."""
-    return {int(entry.pid): entry.usedGpuMemory for entry in listed}
 
 
 class NvmlGpus:
@@ -96,18 +39,24 @@ class NvmlGpus:
         log: Log,
         load: Callable[[], Any] = nvml.load,
         bus: Callable[[], Optional[pci.PciGpus]] = pci.count,
+        integrated: Callable[[], bool] = pci.integrated,
     ) -> None:
-        self.doing = ""
-        self._clock, self._nobodys, self._log, self._load, self._bus = clock, nobodys, log, load, bus
-        self._api: Any = None
+        self._clock, self._log, self._bus, self._integrated = clock, log, bus, integrated
+        self._call = Calls(load)
+        self._reader = DeviceReader(self._call, nobodys)
         self._open = False
-        self._devices: Dict[str, _Device] = {}
+        self._on_chip = False  # the GPUs are part of the machine's own chip
+        self._devices: Dict[str, Device] = {}
         self._count: Optional[int] = None
         self._unopened = 0  # indices that the driver lists and will not hand out
         self._driver: Optional[str] = None
         self._last_failure = GpuSnapshot(FAILED)
         self._retry_at, self._retry_s = -math.inf, FIRST_RETRY_S
         self._wall_minus_boot: Optional[float] = None
+
+    @property
+    def doing(self) -> str:
+        return self._call.doing
 
     # --- the session ---
 
@@ -122,7 +71,7 @@ class NvmlGpus:
                 return self._fail(now, failure)
         try:
             count = self._call("nvmlDeviceGetCount", to=int)
-        except _Failed as failed:
+        except Failed as failed:
             self.close()
             return self._fail(now, self._without_driver(failed.error))
         if count != self._count or (self._troubled() and now >= self._retry_at):
@@ -137,23 +86,24 @@ class NvmlGpus:
             self._open = False
             try:
                 self._call("nvmlShutdown")
-            except _Failed as failed:
+            except Failed as failed:
                 self._log.warning("driver session did not close", because=nvml.trouble(failed.error))
 
     def _connect(self) -> Optional[GpuSnapshot]:
         """Open the session. Returns what went wrong, or None."""
         try:
-            if self._api is None:
-                self._api = self._load()
-                self._log.info("nvml module loaded", file=str(getattr(self._api, "__file__", "?")), foreign=nvml.foreign(self._api))
+            if self._call.load():
+                file = str(getattr(self._call.api, "__file__", "?"))
+                self._log.info("nvml module loaded", file=file, foreign=nvml.foreign(self._call.api))
             self._call("nvmlInit")
         except nvml.WrongModule as error:
             return self._unreadable(FAILED, str(error))
-        except _Failed as failed:
+        except Failed as failed:
             return self._without_driver(failed.error)
         self._open = True
         self._count = None  # look for devices at once
-        self._driver = self._optional_text("nvmlSystemGetDriverVersion")
+        self._on_chip = self._integrated()
+        self._driver = self._call.text("nvmlSystemGetDriverVersion")
         self._log.info("driver session open", driver=self._driver)
         return None
 
@@ -200,15 +150,15 @@ class NvmlGpus:
         for index in range(count):
             try:
                 handle: Any = self._call("nvmlDeviceGetHandleByIndex", index, on=index)
-                uuid = self._call("nvmlDeviceGetUUID", handle, on=index, to=_text)
-            except _Failed as failed:
+                uuid = self._call("nvmlDeviceGetUUID", handle, on=index, to=as_text)
+            except Failed as failed:
                 self._unopened += 1
                 self._log.warning("gpu has no handle", gpu=index, because=nvml.trouble(failed.error))
                 continue
             found.add(uuid)
             old = self._devices.get(uuid)
-            model = self._optional_text("nvmlDeviceGetName", handle, on=index) or (old.model if old else None)
-            self._devices[uuid] = _Device(index, handle, uuid, model, old.seen_us if old else None)
+            model = self._call.text("nvmlDeviceGetName", handle, on=index) or (old.model if old else None)
+            self._devices[uuid] = Device(index, handle, uuid, model, old.seen_us if old else None)
         for uuid, device in self._devices.items():
             if uuid not in found:
                 device.missing = "lost"
@@ -219,9 +169,9 @@ class NvmlGpus:
     # --- one beat ---
 
     def _read_all(self, now: float, count: int) -> GpuSnapshot:
-        step = self._clock_step(now)
-        results = [self._read_one(device, step) for device in self._devices.values()]
-        present = [r for r in results if r is not None]
+        moment = self._moment()
+        there = [device for device in self._devices.values() if device.missing is None]
+        present: List[Tuple[GpuReading, Util]] = [self._reader.read(device, moment, self._on_chip) for device in there]
         if present and all(util.dead for _, util in present):
             # Every GPU at once: the session is broken rather than the GPUs. The next read opens a new one.
             state, because = FAILED, "no GPU answers: %s" % present[0][1].trouble
@@ -245,150 +195,8 @@ class NvmlGpus:
     def _missing(self) -> Tuple[GpuReading, ...]:
         return tuple(GpuReading(d.uuid, d.model, trouble=d.missing) for d in self._devices.values() if d.missing is not None)
 
-    def _clock_step(self, now: float) -> bool:
-        """Whether the wall clock, by which the driver stamps its samples, was set since the last beat."""
-        offset = self._clock.utc().timestamp() - now
-        stepped = self._wall_minus_boot is not None and abs(offset - self._wall_minus_boot) > _CLOCK_STEP_S
-        self._wall_minus_boot = offset
-        return stepped
-
-    def _read_one(self, device: _Device, stepped: bool) -> Optional[Tuple[GpuReading, _Util]]:
-        if device.missing is not None:
-            return None
-        mig = self._mig(device)
-        integrated = device.model is not None and _INTEGRATED.search(device.model) is not None
-        if integrated:
-            # These answer "success" with zeros, and with processes that do not exist.
-            util = _Util((), "integrated GPU: utilisation is not measured", False, False)
-        elif mig:
-            util = _Util((), "MIG is on: utilisation is not measured", False, False)
-        else:
-            util = self._utilisation(device, stepped)
-        used, total = self._memory(device)
-        processes, pids, by_process = (None, (), None) if integrated else self._processes(device)
-        reading = GpuReading(
-            uuid=device.uuid,
-            model=device.model,
-            samples=util.samples,
-            mem_used_bytes=by_process if used is None and total is None else used,
-            mem_total_bytes=total,
-            power_w=self._figure(device, "nvmlDeviceGetPowerUsage", 1000.0, _MOST_WATTS),
-            energy_j=self._figure(device, "nvmlDeviceGetTotalEnergyConsumption", 1000.0, 1e15),
-            processes=processes,
-            pids=pids,
-            trouble=util.trouble,
-        )
-        return reading, util
-
-    def _utilisation(self, device: _Device, stepped: bool) -> _Util:
-        """The driver's buffer since the last look; where it has nothing, the rate it gives right now."""
-        wall = self._clock.utc().timestamp()
-        if device.seen_us is None or stepped:
-            device.seen_us = int((wall - FALLBACK_BEAT_S) * 1e6)
-        try:
-            samples = self._drain(device)
-        except _Failed:
-            samples = ()
-        if samples:
-            return _Util(samples, None, False, False)
-        try:
-            percent = self._call("nvmlDeviceGetUtilizationRates", device.handle, on=device.index, to=lambda rates: float(rates.gpu))
-        except _Failed as failed:
-            code = nvml.code_of(failed.error)
-            passing = code is not None and code not in nvml.CANNOT and code != nvml.NO_PERMISSION
-            return _Util((), nvml.trouble(failed.error), False, passing)
-        if not 0.0 <= percent <= 100.0:
-            return _Util((), "utilisation out of range", True, False)
-        return _Util((Sample(self._clock.boot_s(), percent / 100.0),), None, True, False)
-
-    def _drain(self, device: _Device) -> Tuple[Sample, ...]:
-        since = device.seen_us or 0
-        sort = self._api.NVML_GPU_UTILIZATION_SAMPLES
-        kind, raw = self._call("nvmlDeviceGetSamples", device.handle, sort, since, on=device.index, to=_stamped)
+    def _moment(self) -> Moment:
         now, wall = self._clock.boot_s(), self._clock.utc().timestamp()
-        if kind not in (1, 2, 3):  # NVML_VALUE_TYPE_UNSIGNED_INT, _LONG, _LONG_LONG: a percentage is a whole number
-            return ()
-        good: List[Sample] = []
-        newest = since
-        for stamp, percent in raw:
-            age_s = wall - stamp / 1e6
-            # Older than what we asked for, or from the future: left over in the buffer, not a sample of this beat.
-            if stamp <= since or age_s < -0.5:
-                continue
-            newest = max(newest, stamp)
-            if 0 <= percent <= 100:
-                good.append(Sample(now - max(0.0, age_s), percent / 100.0))
-        device.seen_us = newest
-        return tuple(sorted(good))
-
-    def _mig(self, device: _Device) -> bool:
-        """Only an explicit "enabled" is MIG; cards without MIG answer "not supported"."""
-        try:
-            return bool(self._call("nvmlDeviceGetMigMode", device.handle, on=device.index, to=lambda modes: modes[0] == 1))
-        except _Failed:
-            return False
-
-    def _memory(self, device: _Device) -> Tuple[Optional[int], Optional[int]]:
-        """Bytes used beyond the driver's reserve, and in total. The old call counts the reserve as used, which errs towards "held"."""
-        for version in (self._api.nvmlMemory_v2, None):
-            try:
-                used, total = self._call(
-                    "nvmlDeviceGetMemoryInfo", device.handle, version, on=device.index, to=lambda m: (int(m.used), int(m.total))
-                )
-            except _Failed:
-                continue
-            if total > 0 and 0 <= used <= total < 2**60:
-                return used, total
-        return None, None
-
-    def _processes(self, device: _Device) -> Tuple[Optional[int], Tuple[int, ...], Optional[int]]:
-        """
-        How many processes hold the GPU, which of them can be looked at, and their
-        memory in bytes. An entry that makes no sense still counts: "somebody holds it"
-        is the safe side. None when no list could be read to the end and none is known.
-        """
-        entries: Dict[int, Optional[int]] = {}
-        complete = True
-        for kind in ("Compute", "Graphics", "MPSCompute"):
-            try:
-                name = "nvmlDeviceGet%sRunningProcesses" % kind
-                entries.update(self._call(name, device.handle, on=device.index, to=_pids))
-            except _Failed as failed:
-                complete = complete and kind != "Compute" and nvml.code_of(failed.error) in nvml.CANNOT
-        work = {pid: mem for pid, mem in entries.items() if not (0 < pid <= _MOST_PID and self._nobodys(pid))}
-        if not work and not complete:
-            return None, (), None
-        pids = tuple(sorted(pid for pid in work if 0 < pid <= _MOST_PID))
-        sizes = [mem for mem in entries.values() if isinstance(mem, int) and 0 < mem < 2**60]
-        return len(work), pids, sum(sizes) if sizes and len(sizes) == len(entries) else None
-
-    def _figure(self, device: _Device, name: str, divisor: float, most: float) -> Optional[float]:
-        try:
-            value = self._call(name, device.handle, on=device.index, to=float) / divisor
-        except _Failed:
-            return None
-        return value if math.isfinite(value) and 0.0 <= value <= most else None
-
-    # --- calls ---
-
-    def _optional_text(self, name: str, *arguments: Any, on: Optional[int] = None) -> Optional[str]:
-        try:
-            return self._call(name, *arguments, on=on, to=_text)
-        except _Failed:
-            return None
-
-    def _call(self, name: str, *arguments: Any, on: Optional[int] = None, to: Callable[[Any], _T] = _as_is) -> _T:
-        """
-        One driver call and what ``to`` makes of its answer; an answer that it cannot
-        make sense of has failed too. The name stands in ``doing`` meanwhile, so that a
-        call that never returns can be named.
-        """
-        self.doing = name if on is None else "%s of GPU %d" % (name, on)
-        try:
-            return to(getattr(self._api, name)(*arguments))
-        except self._api.NVMLError as error:
-            raise _Failed(error) from error
-        except _FAILURES as error:
-            raise _Failed(error) from error
-        finally:
-            self.doing = ""
+        stepped = self._wall_minus_boot is not None and abs(wall - now - self._wall_minus_boot) > _CLOCK_STEP_S
+        self._wall_minus_boot = wall - now
+        return Moment(now, wall, stepped)

@@ -8,14 +8,13 @@ what another boot remembered, because a cloned image carries both.
 
 from __future__ import annotations
 
-import http.client
 import json
 import threading
 from dataclasses import dataclass
 from typing import Callable, Optional
-from urllib.parse import urlsplit
 
 from agent.clock import Clock
+from agent.http import Connection, HttpError
 from agent.readings import Log
 from agent.report import is_resource_id
 
@@ -23,7 +22,6 @@ from agent.report import is_resource_id
 _TOKEN_PATH = "/latest/api/token"
 _DOCUMENT_PATH = "/latest/dynamic/instance-identity/document"
 TIMEOUT_S = 2.0
-_MOST_BYTES = 64 * 1024
 _FIRST_RETRY_S, _MOST_RETRY_S = 5.0, 300.0
 
 
@@ -42,12 +40,11 @@ class Identity:
 
 def ask_metadata(endpoint: str, timeout_s: float = TIMEOUT_S) -> Identity:
     """Ask EC2's metadata service. Raises IdentityError. Proxies and redirects are not followed: it is on this machine's link."""
-    parts = urlsplit(endpoint)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
+    connection = Connection(endpoint, timeout_s, timeout_s)
     try:
         token = _ask(connection, "PUT", _TOKEN_PATH, {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
         document = _ask(connection, "GET", _DOCUMENT_PATH, {"X-aws-ec2-metadata-token": token})
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, HttpError) as error:
         raise IdentityError(
             "metadata service %s: no answer (%s: %s); on another cloud set resource in the configuration"
             % (endpoint, type(error).__name__, error)
@@ -57,16 +54,13 @@ def ask_metadata(endpoint: str, timeout_s: float = TIMEOUT_S) -> Identity:
     return _identity(endpoint, document)
 
 
-def _ask(connection: http.client.HTTPConnection, method: str, path: str, headers: "dict[str, str]") -> str:
-    connection.request(method, path, headers=headers)
-    answer = connection.getresponse()
-    body = answer.read(_MOST_BYTES)
-    answer.close()
+def _ask(connection: Connection, method: str, path: str, headers: "dict[str, str]") -> str:
+    answer = connection.request(method, path, headers)
     if answer.status != 200:
         raise IdentityError(
             "metadata service: %s %s answered %d; enable the instance metadata service with tokens" % (method, path, answer.status)
         )
-    return body.decode("ascii", "replace").strip()
+    return answer.body.decode("ascii", "replace").strip()
 
 
 def _identity(endpoint: str, document: str) -> Identity:

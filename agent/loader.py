@@ -10,11 +10,11 @@ which its GPUs stood low as well is the wait. Only these processes are looked at
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
+from agent.procs import PROC, Procs
 from agent.readings import GpuReading, TreeReading
 from agent.report import Loader
 
@@ -22,17 +22,14 @@ LOW_RATIO = 0.05
 # Below this share of readable beats there is no figure: the rest could have been anything.
 LEAST_KNOWN = 0.5
 MOST_TREES = 64
+FAMILY_EVERY = 3  # looks
+LOOK_EVERY = 3  # at a tree whose GPUs work
 _MOST_PROCESSES = 4096
-
-
-class _Stat(NamedTuple):
-    state: str
-    cpu_ticks: int
-    born: int  # ticks after boot; with the pid it names a process for good
 
 
 @dataclass(frozen=True)
 class _Seen:
+    born: int
     read_bytes: Optional[int]
     cpu_ticks: int
 
@@ -40,49 +37,86 @@ class _Seen:
 class ProcLoaders:
     """The real loader source, over /proc. Remembers the counters of the processes it saw at the last look, and only those."""
 
-    def __init__(self, proc: Path = Path("/proc"), ticks_per_s: Optional[int] = None) -> None:
-        self._proc = str(proc)
-        self._ticks_per_s = ticks_per_s or os.sysconf("SC_CLK_TCK")
-        self._seen: Dict[Tuple[int, int], _Seen] = {}
+    def __init__(self, proc: Path = PROC, ticks_per_s: Optional[int] = None) -> None:
+        self._procs = Procs(proc, ticks_per_s=ticks_per_s)
+        self._births: Dict[int, Optional[int]] = {}
+        self._families: Dict[int, List[int]] = {}
+        self._looks = 0
+        self._skipped: Dict[str, int] = {}  # trees that the last looks left out, and how often
+        self._seen: Dict[int, _Seen] = {}
         self._trees: Set[str] = set()
 
     def look(self, gpus: Sequence[GpuReading]) -> Optional[Tuple[TreeReading, ...]]:
+        births: Dict[int, Optional[int]] = {}
+        skipped: Dict[str, int] = {}
         holders: Dict[int, Set[str]] = {}
         for gpu in gpus:
             for pid in gpu.pids:
                 holders.setdefault(pid, set()).add(gpu.uuid)
         if not holders and any(gpu.processes is None for gpu in gpus):
             return None  # nobody seen, but a list was unreadable
-        families = {pid: self._family(pid) for pid in holders}
+        families = self._known_families(holders)
         inner = {pid for top, family in families.items() for pid in family if pid != top and pid in holders}
-        seen: Dict[Tuple[int, int], _Seen] = {}
+        seen: Dict[int, _Seen] = {}
         trees = []
         # A holder below another holder belongs to that one's tree.
         for top in sorted(set(holders) - inner):
             members = families[top]
-            uuids = {uuid for pid in members for uuid in holders.get(pid, ())} | holders[top]
-            trees.append(self._tree("pid-%d" % top, tuple(sorted(uuids)), members, seen))
-        self._seen, self._trees = seen, {tree.id for tree in trees}
+            uuids = tuple(sorted({uuid for pid in members for uuid in holders.get(pid, ())} | holders[top]))
+            name = "pid-%d" % top
+            if self._may_be_skipped(name, members, holders) and stood_low(uuids, gpus) is False:
+                skipped[name] = self._skipped.get(name, 0) + 1
+                seen.update({pid: self._seen[pid] for pid in members if pid in self._seen})
+                births.update({pid: self._births[pid] for pid in members if pid in holders})
+                trees.append(TreeReading(name, uuids, skipped=True))
+            else:
+                trees.append(self._tree(name, uuids, members, holders, seen, births))
+        self._seen, self._births, self._skipped, self._trees = seen, births, skipped, {tree.id for tree in trees}
         return tuple(trees)
 
-    def _tree(self, name: str, uuids: Tuple[str, ...], members: List[int], seen: Dict[Tuple[int, int], _Seen]) -> TreeReading:
+    def _may_be_skipped(self, name: str, members: Sequence[int], holders: Mapping[int, Set[str]]) -> bool:
+        """
+        A tree whose GPUs work does not wait, so now and then is enough for its counters,
+        and most beats of a busy machine need not read /proc at all.
+        """
+        return (
+            name in self._trees
+            and self._skipped.get(name, 0) < LOOK_EVERY - 1
+            and all(self._births.get(pid) is not None for pid in members if pid in holders)
+        )
+
+    def born(self, pid: int) -> Optional[int]:
+        """The birth of a process that held a GPU at the last look. None: it did not, or it is hidden or gone."""
+        return self._births.get(pid)
+
+    def _tree(
+        self,
+        name: str,
+        uuids: Tuple[str, ...],
+        members: List[int],
+        holders: Dict[int, Set[str]],
+        seen: Dict[int, _Seen],
+        births: Dict[int, Optional[int]],
+    ) -> TreeReading:
         known = name in self._trees
         blocked: Optional[bool] = False
         reads: List[Optional[int]] = []
         ticks: List[int] = []
         for pid in members:
-            stat = self._stat(pid)
+            stat = self._procs.stat(pid)
+            if pid in holders:
+                births[pid] = stat.born if stat is not None else None
             if stat is None:
                 if pid == members[0]:
                     blocked = None  # the holder itself is hidden or gone: nothing is known of this tree
                 continue
             if stat.state == "D":
                 blocked = True
-            key = (pid, stat.born)
-            now = _Seen(self._read_bytes(pid), stat.cpu_ticks)
-            seen[key] = now
-            # A child born since the last look did all it has done since then.
-            before = self._seen.get(key) or (_Seen(0, 0) if known else None)
+            now = seen[pid] = _Seen(stat.born, self._procs.read_bytes(pid), stat.ticks)
+            before = self._seen.get(pid)
+            if before is None or before.born != stat.born:
+                # A child born since the last look did all it has done since then.
+                before = _Seen(stat.born, 0, 0) if known else None
             if before is not None:
                 reads.append(_grown(before.read_bytes, now.read_bytes))
                 ticks.append(max(0, now.cpu_ticks - before.cpu_ticks))
@@ -96,53 +130,27 @@ class ProcLoaders:
             blocked=blocked,
             on_data_path=True if blocked else grew,
             read_bytes=sum(readable) if len(readable) == len(reads) else None,
-            cpu_s=sum(ticks) / self._ticks_per_s,
+            cpu_s=sum(ticks) / self._procs.ticks_per_s,
         )
 
+    def _known_families(self, holders: Iterable[int]) -> Dict[int, List[int]]:
+        """Looked up anew now and then: a trainer has hundreds of threads, and each one's list of children is a file."""
+        self._looks += 1
+        if self._looks % FAMILY_EVERY == 0:
+            self._families = {}
+        self._families = {pid: self._families.get(pid) or self._family(pid) for pid in holders}
+        return self._families
+
     def _family(self, top: int) -> List[int]:
-        """The process and all below it. Each thread has children of its own, so every thread's list is read."""
-        found, todo = [top], [top]
+        """The process and all below it, itself first."""
+        found, seen, todo = [top], {top}, [top]
         while todo and len(found) < _MOST_PROCESSES:
-            pid = todo.pop()
-            base = "%s/%d/task" % (self._proc, pid)
-            try:
-                threads = os.listdir(base)
-            except OSError:
-                continue
-            for thread in threads:
-                text = _read("%s/%s/children" % (base, thread))
-                for child in (text or "").split():
-                    if child.isdigit() and int(child) not in found:
-                        found.append(int(child))
-                        todo.append(int(child))
+            for child in self._procs.children(todo.pop()) or ():
+                if child not in seen:
+                    seen.add(child)
+                    found.append(child)
+                    todo.append(child)
         return found
-
-    def _stat(self, pid: int) -> Optional[_Stat]:
-        text = _read("%s/%d/stat" % (self._proc, pid))
-        if text is None or ")" not in text:
-            return None
-        # The name may hold blanks and brackets: the fields begin behind the last one. See proc_pid_stat(5).
-        rest = text[text.rindex(")") + 1 :].split()
-        try:
-            return _Stat(rest[0], int(rest[11]) + int(rest[12]), int(rest[19]))
-        except (IndexError, ValueError):
-            return None
-
-    def _read_bytes(self, pid: int) -> Optional[int]:
-        """Bytes this process made storage deliver. None: not allowed to look (another user's process) or gone."""
-        for line in (_read("%s/%d/io" % (self._proc, pid)) or "").splitlines():
-            if line.startswith("read_bytes:"):
-                value = line.split(":", 1)[1].strip()
-                return int(value) if value.isdigit() else None
-        return None
-
-
-def _read(path: str) -> Optional[str]:
-    try:
-        with open(path, "rb") as file:
-            return file.read(65536).decode("utf-8", "replace")
-    except OSError:
-        return None
 
 
 def _grown(before: Optional[int], now: Optional[int]) -> Optional[int]:
@@ -170,6 +178,8 @@ class TreeSpan:
     measured: int = 0
 
     def add(self, tree: TreeReading, low: Optional[bool]) -> TreeSpan:
+        if tree.skipped:
+            return replace(self, beats=self.beats + 1, known=self.known + 1)
         path = tree.on_data_path
         first = tree.cpu_s is None and tree.blocked is not None and self.measured == 0
         return TreeSpan(

@@ -8,8 +8,6 @@ driver does: a report without GPU figures says "alive, and blind because ...".
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
 import os
 import socket
 import threading
@@ -20,25 +18,33 @@ from agent.clock import BootClock, Clock, rfc3339
 from agent.clock import boot_id as read_boot_id
 from agent.config import Settings
 from agent.identity import Identity
-from agent.readings import FAILED, NO_GPU, STUCK, GpuSource, HostReading, HostSource, LoaderSource, Log
-from agent.report import Report, encode
+from agent.log import LineLog
+from agent.lost import LastWork
+from agent.readings import (
+    FAILED,
+    NO_GPU,
+    STUCK,
+    DiskSource,
+    GpuSource,
+    HostReading,
+    HostSource,
+    LoaderSource,
+    Log,
+    WorkSource,
+)  # fmt: skip
+from agent.report import Report, as_dict, encode
 from agent.report import Sampler as SamplerPart
 from agent.sampler import Sampler
 from agent.sender import Delivery, Outbox, Post, Sender
 from agent.spool import Spool
 from agent.state import STATUS, Memory, load_memory, save_memory, write_json
+from agent.version import VERSION
 from agent.window import Span
+from agent.witness import Witness
 
 # The wire's own bounds of a window: shorter is no window, longer is a hole (the machine slept).
 LEAST_WINDOW_S, MOST_WINDOW_S = 0.1, 3600.0
 _WATCHDOG = "WATCHDOG=1"
-
-
-def agent_version() -> str:
-    try:
-        return importlib.metadata.version("idle-reaper")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def notify_systemd(message: str) -> None:
@@ -67,19 +73,24 @@ class Loop:
         clock: Clock,
         log: Log,
         memory: Memory,
+        disks: Optional[DiskSource] = None,
     ) -> None:
+        self._disks = disks
+        self._last_work = LastWork(settings.state_dir, boot_id, log)
         self._settings, self._sampler, self._hosts, self._outbox = settings, sampler, hosts, outbox
         self._who, self._boot_id, self._clock, self._log, self._memory = who, boot_id, clock, log, memory
         self._identity: Optional[Identity] = None
-        self._version = agent_version()
+        self._version = VERSION
         self._models: Dict[str, Optional[str]] = {}  # every GPU seen since the start, by UUID
         self._expected: Optional[int] = None  # seen since the start; the memory's count is another machine's until identity is known
         self._driver: Optional[str] = None
         self._beat_s = settings.beat_s
         now = clock.boot_s()
-        self._window = OpenWindow(now)
+        self._witness = Witness()
+        self._window = OpenWindow(now, None, self._witness)
         self._before, self._before_at = hosts.read(), now
         self._last_beat_at = now
+        self._slept_s = clock.slept_s()  # when the window was opened
         self._report: Optional[Report] = None
         self._shown: Tuple[Optional[int], Optional[Delivery]] = (None, None)
         self._stopped = False
@@ -88,7 +99,7 @@ class Loop:
     def beat(self) -> None:
         """Read once; close the window when it is full, or when the machine slept through the middle of it."""
         now = self._clock.boot_s()
-        if now - self._last_beat_at > max(3 * self._beat_s, self._settings.window_s):
+        if self._missed(now):
             # What lies between was not watched. The window ends where watching ended, and a new one begins now.
             self.close_window(self._last_beat_at)
             self._restart(now)
@@ -105,6 +116,11 @@ class Loop:
         if now >= self._window.start_s + self._settings.window_s - 1e-6:
             self.close_window(now)
         self._show()
+
+    def _missed(self, now_s: float) -> bool:
+        """Whether the machine slept in this window for more than a beat, or nothing was read for longer than a window."""
+        slept_s = self._clock.slept_s() - self._slept_s
+        return slept_s > self._beat_s or now_s - self._last_beat_at > max(3 * self._beat_s, self._settings.window_s)
 
     def next_beat_in(self, now_s: float) -> float:
         """Seconds to the next beat; a beat falls on every window's end, so that a report holds its window and no more."""
@@ -124,12 +140,15 @@ class Loop:
             else:
                 self._report = report
                 self._outbox.hand(report)
+                answer = self._outbox.delivery().answer
+                self._last_work.see(report, announced=answer is not None and answer.upcoming is not None)
+        self._slept_s = self._clock.slept_s()
         self._before, self._before_at = counters, end_s
-        self._window = OpenWindow(end_s, window.next_spans())
+        self._window = OpenWindow(end_s, window.next_spans(), self._witness)
 
     def _restart(self, now_s: float) -> None:
         self._log.warning("beats were missed", for_s=round(now_s - self._window.start_s, 1), because="the machine slept or was frozen")
-        self._window = OpenWindow(now_s, {uuid: Span() for uuid in self._models})
+        self._window = OpenWindow(now_s, {uuid: Span() for uuid in self._models}, self._witness)
         self._before, self._before_at = self._hosts.read(), now_s
 
     def _make(self, window: OpenWindow, window_s: float, end_s: float, counters: HostReading) -> Optional[Report]:
@@ -148,8 +167,12 @@ class Loop:
             expected_gpus=expected,
             totals=totals(counters, gpus, expected),
             gpus=gpus,
+            jobs=window.jobs(end_s),
+            people=window.people(),
             loader=window.loaders(window_s) if gpus else None,
             host=host(self._before, counters, end_s - self._before_at),
+            disks=self._disks.read(self._clock.boot_s(), end_s) if self._disks is not None else None,
+            lost=self._last_work.tell(self._identity.resource, int(end_s * 1000)),
         )
         encode(report)  # raises here, with a traceback of ours, rather than later in the sender
         return report
@@ -197,7 +220,9 @@ class Loop:
     def end(self, hand_over: bool) -> None:
         """Say goodbye in the status file; ``hand_over``: with a report of what was seen up to here, for the next start of this boot."""
         if hand_over:
-            self.close_window(self._clock.boot_s())
+            now = self._clock.boot_s()
+            self.close_window(self._last_beat_at if self._missed(now) else now)
+            self._last_work.keep()
         self._stopped = True
         self._shown = (None, None)
         self._show()
@@ -209,6 +234,7 @@ class Loop:
         if now == self._shown:
             return
         self._shown = now
+        self._last_work.taken(delivery.last_sent_seq)
         self._remember()
         write_json(self._settings.state_dir / STATUS, self._status(delivery), self._log)
 
@@ -224,9 +250,9 @@ class Loop:
             "written_boot_s": round(self._clock.boot_s(), 3),
             "written_at": rfc3339(self._clock.utc()),
             "window_s": self._settings.window_s,
-            "report": json.loads(encode(self._report)) if self._report is not None else None,
+            "report": as_dict(self._report) if self._report is not None else None,
             "sent": {"seq": delivery.last_sent_seq, "at": delivery.last_sent_at, "problem": delivery.problem},
-            "answer": json.loads(encode(answer)) if answer is not None else None,
+            "answer": as_dict(answer) if answer is not None else None,
             "spool": {"reports": delivery.spooled, "bytes": delivery.spooled_bytes, "dropped": delivery.dropped},
             "refused": delivery.refused,
             "stopped": self._stopped,
@@ -240,6 +266,8 @@ def run_loop(
     stop: threading.Event,
     *,
     loaders: Optional[LoaderSource] = None,
+    disks: Optional[DiskSource] = None,
+    work: Optional[WorkSource] = None,
     who: Optional[Callable[[], Optional[Identity]]] = None,
     outbox: Optional[Outbox] = None,
     boot_id: Optional[str] = None,
@@ -257,7 +285,7 @@ def run_loop(
     reaper; ``boot_id`` to the kernel's.
     """
     clock = clock if clock is not None else BootClock()
-    log = log if log is not None else _structlog()
+    log = log if log is not None else LineLog()
     boot_id = boot_id if boot_id is not None else read_boot_id()
     if who is None:
         named = Identity(settings.resource) if settings.resource is not None else None
@@ -267,9 +295,9 @@ def run_loop(
         sender = Sender(Post(settings, clock), spool, clock, log, settings.window_s)
         sender.start()
         outbox = sender
-    sampler = Sampler(gpus, loaders, clock, log, settings.beat_s)
+    sampler = Sampler(gpus, loaders, clock, log, settings.beat_s, work)
     memory = load_memory(settings.state_dir, log)
-    loop = Loop(settings, sampler, hosts, outbox, who, boot_id, clock, log, memory)
+    loop = Loop(settings, sampler, hosts, outbox, who, boot_id, clock, log, memory, disks)
     log.info("agent started", reaper=settings.reaper, window_s=settings.window_s, beat_s=settings.beat_s)
     notify("READY=1")
     try:
@@ -286,10 +314,3 @@ def run_loop(
                 log.warning("driver call still outstanding at the end", call=gpus.doing)
             outbox.close()
     log.info("agent stopped")
-
-
-def _structlog() -> Log:
-    import structlog
-
-    logger: Log = structlog.get_logger("agent")
-    return logger

@@ -8,9 +8,12 @@ at start with the remedy, rather than found out one figure at a time.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import importlib.metadata
-from typing import Any, Callable, Optional, Tuple
+import os
+import sys
+import types
+from typing import Any, Callable, Iterator, Optional, Tuple
 
 from agent import readings
 
@@ -54,7 +57,8 @@ def load(find: Callable[[str], Any] = importlib.import_module) -> Any:
     """The pynvml module. Raises WrongModule when it is missing or is another package's."""
     remedy = "run: pip uninstall -y pynvml nvidia-ml-py3; pip install --force-reinstall nvidia-ml-py"
     try:
-        module = find("pynvml")
+        with _no_library_search():
+            module = find("pynvml")
     except ImportError as error:
         raise WrongModule("python module pynvml cannot be imported (%s); %s" % (error, remedy)) from error
     missing = [name for name in NEEDED if not hasattr(module, name)]
@@ -64,15 +68,47 @@ def load(find: Callable[[str], Any] = importlib.import_module) -> Any:
     return module
 
 
+@contextlib.contextmanager
+def _no_library_search() -> Iterator[None]:
+    """
+    The binding imports `ctypes.util` for what only Windows needs of it, and that brings
+    subprocess, shutil and three compressors: 10 ms and 2 MiB. A stand-in lies there
+    meanwhile, which loads the real one when it is asked after all.
+    """
+    name = "ctypes.util"
+    if name in sys.modules:
+        yield
+        return
+
+    def find_library(library: str) -> Optional[str]:
+        from ctypes import util
+
+        return util.find_library(library)
+
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].find_library = find_library  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        sys.modules.pop(name, None)
+
+
 def foreign(module: Any) -> Optional[str]:
-    """A sentence when the module does not come from nvidia-ml-py (a distribution's package, a vendored copy), else None."""
+    """
+    A sentence when the module does not seem to come from nvidia-ml-py (a
+    distribution's package, a vendored copy, another package of that file name), else
+    None. Told by the folders beside it: asking the installer's records costs 6 MiB.
+    """
     where = str(getattr(module, "__file__", "?"))
     try:
-        files = importlib.metadata.distribution("nvidia-ml-py").files or []
-    except importlib.metadata.PackageNotFoundError:
+        beside = [name.lower().replace("-", "_") for name in os.listdir(os.path.dirname(where))]
+    except OSError:
+        beside = []
+    others = [name for name in beside if name.startswith(("nvidia_ml_py3_", "pynvml_")) and name.endswith((".dist_info", ".egg_info"))]
+    if others:
+        return "pynvml at %s may be the file of another package (%s)" % (where, others[0])
+    if not any(name.startswith("nvidia_ml_py_") for name in beside):
         return "pynvml at %s does not come from the package nvidia-ml-py" % where
-    if not any(str(f.locate()) == where for f in files):
-        return "pynvml at %s is not the file that nvidia-ml-py installed" % where
     return None
 
 

@@ -41,3 +41,16 @@ def count(devices: Path = DEVICES) -> Optional[PciGpus]:
         if kind.startswith(_GPU_CLASSES):
             vendors.append(vendor)
     return PciGpus(vendors.count(_NVIDIA), vendors.count(_AMD))
+
+
+def integrated(sys: Path = Path("/sys"), devices: Optional[Path] = None) -> bool:
+    """
+    Whether this is a Jetson: a Tegra chip without an NVIDIA GPU on its PCI bus. The
+    driver of its own GPU answers "success" with figures that mean nothing.
+    """
+    try:
+        family = (sys / "devices" / "soc0" / "family").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return False
+    on_bus = count(devices if devices is not None else sys / "bus" / "pci" / "devices")
+    return family.lower().startswith("tegra") and (on_bus is None or on_bus.nvidia == 0)

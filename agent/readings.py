@@ -2,13 +2,15 @@
 What the sources hand to the loop: plain values, ``None`` for whatever could not be read.
 
 A source is anything with the methods below. The real ones are `gpu.NvmlGpus`,
-`loader.ProcLoaders` and `host.PsutilHost`; the demo and the tests hand in scripted ones.
+`loader.ProcLoaders` and `host.ProcHost`; the demo and the tests hand in scripted ones.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple, Optional, Protocol, Sequence, Tuple
+from dataclasses import dataclass, field
+from typing import Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
+
+from agent.report import Disk, Holder, Person, Slice
 
 # The words of `Sampler.state` on the wire. Whatever is not "ok" or "no-gpu" means that GPU figures are not known.
 OK = "ok"  # the driver answered; single figures may still be absent, see a GPU's `trouble`
@@ -22,18 +24,25 @@ FAILED = "failed"  # anything else; `because` has the words
 
 
 class Sample(NamedTuple):
-    """One utilisation sample: boot clock seconds, share 0..1."""
+    """
+    Utilisation, shares 0..1: ``ratio`` is the highest of ``number`` samples of the driver
+    and ``total`` their sum (None: ``number`` times ``ratio``); the last of them was taken
+    at ``at_s`` (boot clock), and none before the `Sample` before it.
+    """
 
     at_s: float
     ratio: float
+    number: int = 1
+    total: Optional[float] = None
 
 
 @dataclass(frozen=True)
 class GpuReading:
     """
     One GPU at one beat. ``samples``: utilisation since the beat before, oldest first,
-    empty when there was none. ``processes`` counts all that hold the GPU except
-    nobody's work; ``pids`` are those of them that a look into /proc makes sense for.
+    the driver's samples folded where it had many; empty when there was none. ``processes`` counts all that hold the GPU except
+    nobody's work; ``pids`` are those of them that a look into /proc makes sense for, and
+    ``pid_bytes`` the memory that each holds (None: not said).
     """
 
     uuid: str
@@ -46,6 +55,9 @@ class GpuReading:
     processes: Optional[int] = None
     pids: Tuple[int, ...] = ()
     trouble: Optional[str] = None
+    pid_bytes: Mapping[int, Optional[int]] = field(default_factory=dict)
+    energy_at_s: Optional[float] = None  # boot clock of the energy counter's reading
+    slices: Optional[Tuple[Slice, ...]] = None  # of a MIG GPU; None: it is none, or they could not be listed
 
 
 @dataclass(frozen=True)
@@ -70,8 +82,9 @@ class TreeReading:
     One process tree that holds GPUs, since the beat before.
 
     ``blocked``: a process of it is in state D. ``on_data_path``: blocked, or it read
-    bytes. ``read_bytes`` and ``cpu_s`` are what was added since the last beat; None at
-    the first sight and where /proc would not say.
+    bytes. ``read_bytes`` and ``cpu_s`` are what was added since it was last looked at; None
+    at the first sight and where /proc would not say. ``skipped``: its GPUs worked, so it
+    did not wait, and /proc was not read; the next look brings what was added meanwhile.
     """
 
     id: str
@@ -80,6 +93,30 @@ class TreeReading:
     on_data_path: Optional[bool] = None
     read_bytes: Optional[int] = None
     cpu_s: Optional[float] = None
+    skipped: bool = False
+
+
+@dataclass(frozen=True)
+class JobReading:
+    """
+    One job. ``ended_s``: boot clock of the end of its last GPU process, or of its launcher where that came later; None
+    while a GPU process lives. ``launcher``: a living one's name. ``launcher_known``: True once none was found a while
+    after that end; False where it could not be looked for; None: not looked yet.
+    """
+
+    id: str
+    ended_s: Optional[float] = None
+    launcher: Optional[str] = None
+    launcher_known: Optional[bool] = None
+
+
+@dataclass(frozen=True)
+class WorkReading:
+    """Who works here, at one beat. ``jobs`` and ``people``: None is "could not look". ``holders`` by the GPU's UUID."""
+
+    jobs: Optional[Tuple[JobReading, ...]] = None
+    holders: Mapping[str, Tuple[Holder, ...]] = field(default_factory=dict)
+    people: Optional[Tuple[Person, ...]] = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +137,7 @@ class Reading(NamedTuple):
 
     snapshot: GpuSnapshot
     trees: Optional[Tuple[TreeReading, ...]]
+    work: Optional[WorkReading] = None
 
 
 class GpuSource(Protocol):
@@ -109,7 +147,8 @@ class GpuSource(Protocol):
     report about one that does not return; it is read from another thread.
     """
 
-    doing: str
+    @property
+    def doing(self) -> str: ...
 
     def read(self) -> GpuSnapshot: ...
 
@@ -122,6 +161,21 @@ class LoaderSource(Protocol):
     def look(self, gpus: Sequence[GpuReading]) -> Optional[Tuple[TreeReading, ...]]: ...
 
 
+class DiskSource(Protocol):
+    """
+    Looks at the local disks, once per window; never raises. None: could not look; (): there are none. ``now_s``: the boot
+    clock; ages are told as of ``end_s``, the window's end.
+    """
+
+    def read(self, now_s: float, end_s: float) -> Optional[Tuple[Disk, ...]]: ...
+
+
+class WorkSource(Protocol):
+    """Tells jobs, holders and people. Called once a beat, after the loaders, from the sampling thread."""
+
+    def look(self, snapshot: GpuSnapshot) -> WorkReading: ...
+
+
 class HostSource(Protocol):
     """Reads the host's counters. Called once per window; never raises for a single figure."""
 
@@ -129,7 +183,7 @@ class HostSource(Protocol):
 
 
 class Log(Protocol):
-    """The part of a structlog logger that the agent uses."""
+    """Where the agent logs: `log.LineLog`; a structlog logger will do as well."""
 
     def debug(self, event: str, **keys: object) -> object: ...
 

@@ -18,7 +18,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 VERSION = 1
@@ -72,6 +72,30 @@ class Totals:
 
 
 @dataclass(frozen=True)
+class Holder:
+    """
+    One process that holds memory on a GPU. ``user``: a name, else the number; ``since_s``: how long it has held it without
+    running anything. Command lines are never sent.
+    """
+
+    pid: int
+    name: Optional[str] = None
+    user: Optional[str] = None
+    mem_bytes: Optional[int] = None
+    since_s: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One instance of a MIG GPU, listed under that GPU. It has no utilisation of its own; figures as in `Gpu`."""
+
+    uuid: str
+    mem_used_bytes: Optional[int] = None
+    mem_total_bytes: Optional[int] = None
+    processes: Optional[int] = None
+
+
+@dataclass(frozen=True)
 class Gpu:
     """
     One GPU over the report window.
@@ -96,6 +120,8 @@ class Gpu:
     energy_j: Optional[float] = None
     processes: Optional[int] = None
     trouble: Optional[str] = None
+    holders: Optional[Tuple[Holder, ...]] = None
+    slices: Optional[Tuple[Slice, ...]] = None
 
 
 @dataclass(frozen=True)
@@ -117,11 +143,57 @@ class Loader:
 
 @dataclass(frozen=True)
 class Job:
-    """A job that used the GPUs: when its last GPU process ended, and whether its launcher lives. Filled in a later version."""
+    """
+    A job that used the GPUs: the control group, else the session, of GPU processes.
+
+    ``ended_age_s``: seconds from the end of its last GPU process, or of its launcher where that came later, to the
+    window's end; absent while a GPU process lives. ``launcher``: name of a living launcher (sweep shell, torchrun, ray,
+    ...); absent when none lives, and then ``launcher_known`` is true; false where it could not be looked for, absent
+    where it was not yet.
+    """
 
     id: str
     ended_age_s: Optional[float] = None
     launcher: Optional[str] = None
+    launcher_known: Optional[bool] = None
+
+
+@dataclass(frozen=True)
+class Disk:
+    """
+    One local (instance-store) disk. ``use``: "mounted", "unmounted", "member" (of RAID, LVM or a swap), "unknown".
+    ``mount``: the one place where all of it is seen; of a member the place where what is stacked on it is mounted.
+    ``used_ratio`` and ``written_age_s`` (at least so long since the last write to the device) where they can be read.
+    """
+
+    device: str
+    use: str
+    mount: Optional[str] = None
+    size_bytes: Optional[int] = None
+    used_ratio: Optional[float] = None
+    written_age_s: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody who may care about this machine. ``how``: "gpu" (has a GPU process) or "login"; ``idle_s``: since input."""
+
+    user: str
+    uid: Optional[int] = None
+    how: str = "gpu"
+    idle_s: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Lost:
+    """
+    GPU work that the end of an earlier boot interrupted, told at the next one; the reaper knows which stop was its own.
+    ``peak_ratio``: the highest peak of a GPU in the last window of that boot.
+    """
+
+    boot_id: str
+    because: str
+    peak_ratio: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -182,6 +254,9 @@ class Report:
     gpus: Tuple[Gpu, ...] = ()
     jobs: Optional[Tuple[Job, ...]] = None
     loader: Optional[Tuple[Loader, ...]] = None
+    disks: Optional[Tuple[Disk, ...]] = None
+    people: Optional[Tuple[Person, ...]] = None
+    lost: Optional[Lost] = None
     hooks: Optional[Hooks] = None
     keep: Optional[Keep] = None
     host: Optional[Host] = None
@@ -212,9 +287,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if hasattr(value, "__dataclass_fields__"):
-        pairs = ((f.name, getattr(value, f.name)) for f in fields(value))
-        return {name: _plain(item) for name, item in pairs if item is not None}
+        return {name: _plain(item) for name, item in vars(value).items() if item is not None}
     return value
+
+
+def as_dict(message: Union[Report, Answer]) -> Dict[str, Any]:
+    """What `encode` writes, as plain dictionaries and lists."""
+    plain: Dict[str, Any] = _plain(message)
+    return plain
 
 
 def encode(message: Union[Report, Answer]) -> bytes:
@@ -334,12 +414,17 @@ _SAMPLER = _object(
 _TOTALS = _object(
     Totals, {"gpu_energy_j": _number(0.0, 1e15), "cpu_s": _number(0.0, 1e13), "disk_bytes": _BYTES, "net_bytes": _BYTES}, ()
 )
+_HOLDER = _object(
+    Holder, {"pid": _whole(0, 2**32), "name": _text, "user": _text, "mem_bytes": _BYTES, "since_s": _SECONDS}, ("pid",)
+)
+_SLICE = _object(Slice, {"uuid": _text, "mem_used_bytes": _BYTES, "mem_total_bytes": _BYTES, "processes": _COUNT}, ("uuid",))
 _GPU = _object(
     Gpu,
     {
         "uuid": _text, "model": _text, "peak_ratio": _RATIO, "mean_ratio": _RATIO, "covered_s": _number(0.0, 2 * _MOST_WINDOW_S),
         "samples": _COUNT, "mem_used_bytes": _BYTES, "mem_total_bytes": _BYTES, "power_w": _number(0.0, 1e5),
-        "energy_j": _number(0.0, 1e15), "processes": _COUNT, "trouble": _text,
+        "energy_j": _number(0.0, 1e15), "processes": _COUNT, "trouble": _text, "holders": _list_of(_HOLDER),
+        "slices": _list_of(_SLICE),
     },
     ("uuid",),
 )  # fmt: skip
@@ -348,7 +433,14 @@ _LOADER = _object(
     {"id": _text, "wait_ratio": _RATIO, "blocked_ratio": _RATIO, "read_bytes": _BYTES, "cpu_cores": _number(0.0, 1e5)},
     ("id",),
 )
-_JOB = _object(Job, {"id": _text, "ended_age_s": _SECONDS, "launcher": _text}, ("id",))
+_JOB = _object(Job, {"id": _text, "ended_age_s": _SECONDS, "launcher": _text, "launcher_known": _flag}, ("id",))
+_DISK = _object(
+    Disk,
+    {"device": _text, "use": _text, "mount": _text, "size_bytes": _BYTES, "used_ratio": _RATIO, "written_age_s": _SECONDS},
+    ("device", "use"),
+)
+_PERSON = _object(Person, {"user": _text, "uid": _whole(0, 2**32 - 1), "how": _text, "idle_s": _SECONDS}, ("user",))
+_LOST = _object(Lost, {"boot_id": _text, "because": _text, "peak_ratio": _RATIO}, ("boot_id", "because"))
 _HOOKS = _object(Hooks, {"installed": _flag, "outcome": _text}, ("installed",))
 _KEEP = _object(Keep, {"for_s": _number(1.0, _FOREVER_S), "reason": _text, "who": _text}, ("for_s",))
 _HOST = _object(
@@ -365,7 +457,7 @@ _REPORT = _object(
         "v": _whole(1, 2**31), "resource": _resource, "boot_id": _text, "up_s": _SECONDS, "seq": _whole(0, _MOST_COUNT),
         "window_s": _number(0.1, _MOST_WINDOW_S), "age_s": _SECONDS, "sampler": _SAMPLER, "sent_at": _text,
         "expected_gpus": _whole(0, 1024), "totals": _TOTALS, "gpus": _list_of(_GPU), "jobs": _list_of(_JOB),
-        "loader": _list_of(_LOADER), "hooks": _HOOKS, "keep": _KEEP, "host": _HOST,
+        "loader": _list_of(_LOADER), "disks": _list_of(_DISK), "people": _list_of(_PERSON), "lost": _LOST, "hooks": _HOOKS, "keep": _KEEP, "host": _HOST,
     },
     ("v", "resource", "boot_id", "up_s", "seq", "window_s", "age_s", "sampler"),
 )  # fmt: skip

@@ -9,10 +9,20 @@ outstanding no other question is asked, and the report says which call it is.
 from __future__ import annotations
 
 import threading
-from typing import List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional, Tuple
 
 from agent.clock import Clock
-from agent.readings import FAILED, GpuSnapshot, GpuSource, LoaderSource, Log, Reading
+from agent.readings import (
+    FAILED,
+    GpuSnapshot,
+    GpuSource,
+    LoaderSource,
+    Log,
+    Reading,
+    TreeReading,
+    WorkReading,
+    WorkSource,
+)  # fmt: skip
 
 CLOSE_WITHIN_S = 5.0
 
@@ -30,8 +40,10 @@ class Stuck(NamedTuple):
 class Sampler:
     """Owns the one reading thread. ``beat``, ``stuck`` and ``close`` are called from the loop's thread."""
 
-    def __init__(self, gpus: GpuSource, loaders: Optional[LoaderSource], clock: Clock, log: Log, beat_s: float) -> None:
-        self._gpus, self._loaders, self._clock, self._log = gpus, loaders, clock, log
+    def __init__(
+        self, gpus: GpuSource, loaders: Optional[LoaderSource], clock: Clock, log: Log, beat_s: float, work: Optional[WorkSource] = None
+    ) -> None:
+        self._gpus, self._loaders, self._work, self._clock, self._log = gpus, loaders, work, clock, log
         self._patience_s = min(beat_s / 4, 1.0)
         self._stuck_after_s = max(2 * beat_s, 1.0)
         self._ask, self._done = threading.Event(), threading.Event()
@@ -92,10 +104,18 @@ class Sampler:
         except Exception as error:  # noqa: BLE001  the thread must outlive any surprise of a driver; it is reported as failed
             self._log.error("gpu reading failed", error=repr(error))
             return Reading(GpuSnapshot(FAILED, "reading the GPUs: %r" % error), None)
-        if self._loaders is None:
-            return Reading(snapshot, None)
+        return Reading(snapshot, self._look_at_trees(snapshot), self._look_at_work(snapshot))
+
+    def _look_at_trees(self, snapshot: GpuSnapshot) -> Optional[Tuple[TreeReading, ...]]:
         try:
-            return Reading(snapshot, self._loaders.look(snapshot.gpus))
+            return self._loaders.look(snapshot.gpus) if self._loaders is not None else None
         except Exception as error:  # noqa: BLE001  the GPUs' figures must not be lost with the loaders'
             self._log.error("loader reading failed", error=repr(error))
-            return Reading(snapshot, None)
+            return None
+
+    def _look_at_work(self, snapshot: GpuSnapshot) -> Optional[WorkReading]:
+        try:
+            return self._work.look(snapshot) if self._work is not None else None
+        except Exception as error:  # noqa: BLE001  nor with what is known of jobs and people
+            self._log.error("work reading failed", error=repr(error))
+            return None

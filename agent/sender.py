@@ -8,9 +8,7 @@ is information for people; nothing in it is ever carried out.
 
 from __future__ import annotations
 
-import http.client
-import random
-import ssl
+import os
 import threading
 from collections import deque
 from dataclasses import dataclass, replace
@@ -19,6 +17,7 @@ from urllib.parse import urlsplit
 
 from agent.clock import Clock, rfc3339
 from agent.config import ConfigError, Settings, read_token
+from agent.http import Connection, HttpError, Response
 from agent.readings import Log
 from agent.report import Answer, Report, ReportError, decode_answer, encode
 from agent.spool import Spool
@@ -28,7 +27,6 @@ CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 5.0, 10.0
 DRAIN_AT_ONCE = 10
 FIRST_RETRY_S = 5.0
 MOST_RETRY_AFTER_S = 600.0
-_MOST_ANSWER_BYTES = 64 * 1024
 _MOST_WAITING = 4
 _CLOSE_WITHIN_S = 3.0
 
@@ -79,24 +77,26 @@ class Posting(Protocol):
 
 
 class Post:
-    """One kept-alive connection to the reaper. Not safe for two threads."""
+    """
+    One kept-alive connection to the reaper. Not safe for two threads. Bodies are
+    compressed once the reaper has said in an answer that it takes that (RFC 7694).
+    """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
-        parts = urlsplit(settings.reaper)
-        self._settings, self._clock = settings, clock
-        self._tls = parts.scheme == "https"
-        self._host, self._port, self._path = parts.hostname or "", parts.port, parts.path.rstrip("/") + PATH
-        self._connection: Optional[http.client.HTTPConnection] = None
+        self._settings = settings
+        self._path = urlsplit(settings.reaper).path.rstrip("/") + PATH
+        self._connection = connection(settings, clock.boot_s)
+        self._compressed = False
 
     def __call__(self, body: bytes) -> Outcome:
         try:
             headers = {"Authorization": "Bearer " + read_token(self._settings), "Content-Type": "application/json"}
         except ConfigError as error:
             return Outcome(LATER, problem=str(error))
-        for reused in (self._connection is not None, False):
+        for reused in (self._connection.is_open, False):
             try:
-                return self._exchange(body, headers)
-            except (OSError, http.client.HTTPException) as error:
+                return self._judge(self._exchange(body, headers))
+            except (OSError, HttpError) as error:
                 self.close()
                 # The other side may have closed a connection that stood idle; a second copy of a report is dropped there.
                 if not reused:
@@ -104,49 +104,20 @@ class Post:
         raise AssertionError("unreachable: the second attempt is never on a reused connection")
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._connection.close()
 
-    def _connect(self) -> http.client.HTTPConnection:
-        if self._tls:
-            cafile = str(self._settings.ca_file) if self._settings.ca_file is not None else None
-            context = ssl.create_default_context(cafile=cafile)
-            made: http.client.HTTPConnection = http.client.HTTPSConnection(
-                self._host, self._port, timeout=CONNECT_TIMEOUT_S, context=context
-            )
-        else:
-            made = http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_TIMEOUT_S)
-        made.connect()
-        made.sock.settimeout(READ_TIMEOUT_S)
-        return made
+    def _exchange(self, body: bytes, headers: "dict[str, str]") -> Response:
+        if self._compressed:
+            answer = self._connection.request("POST", self._path, {**headers, "Content-Encoding": "gzip"}, _gzip(body))
+            self._compressed = takes_gzip(answer)
+            if answer.status != 415:
+                return answer
+        answer = self._connection.request("POST", self._path, headers, body)
+        self._compressed = takes_gzip(answer)
+        return answer
 
-    def _exchange(self, body: bytes, headers: "dict[str, str]") -> Outcome:
-        if self._connection is None:
-            self._connection = self._connect()
-        self._connection.request("POST", self._path, body=body, headers=headers)
-        response = self._connection.getresponse()
-        text = self._read(response)
-        if response.will_close:
-            self.close()
-        return self._judge(response, text)
-
-    def _read(self, response: http.client.HTTPResponse) -> bytes:
-        """The body, bounded in bytes and in time as a whole: a server that drips may not hold us for ever."""
-        deadline = self._clock.boot_s() + READ_TIMEOUT_S
-        text = b""
-        while True:
-            part = response.read1(8192)
-            if not part:
-                response.close()  # read1 alone does not tell the connection that it is free again
-                return text
-            text += part
-            if len(text) > _MOST_ANSWER_BYTES or self._clock.boot_s() > deadline:
-                self.close()
-                raise http.client.HTTPException("answer too long or too slow")
-
-    def _judge(self, response: http.client.HTTPResponse, text: bytes) -> Outcome:
-        status, where = response.status, self._settings.reaper
+    def _judge(self, response: Response) -> Outcome:
+        status, text, where = response.status, response.body, self._settings.reaper
         if status == 202:
             try:
                 return Outcome(SENT, answer=decode_answer(text))
@@ -158,7 +129,26 @@ class Post:
             return Outcome(REFUSED, problem=problem)
         if 300 <= status < 400:
             problem = "%s: answered %d, a redirect, which is not followed; write the final address" % (where, status)
-        return Outcome(LATER, problem=problem, retry_after_s=_seconds(response.getheader("Retry-After")))
+        return Outcome(LATER, problem=problem, retry_after_s=_seconds(response.headers.get("retry-after")))
+
+
+def connection(settings: Settings, clock: Callable[[], float]) -> Connection:
+    """To the reaper, not opened yet."""
+    ca_file = str(settings.ca_file) if settings.ca_file is not None else None
+    return Connection(settings.reaper, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ca_file, clock)
+
+
+def takes_gzip(answer: Response) -> bool:
+    """Whether the other side said that it takes compressed bodies."""
+    codings = answer.headers.get("accept-encoding", "").lower().split(",")
+    return any(coding.strip() == "gzip" for coding in codings)
+
+
+def _gzip(body: bytes) -> bytes:
+    import zlib  # only where a reaper takes it
+
+    packer = zlib.compressobj(6, zlib.DEFLATED, 16 + 13, 6)  # a window of 8 KiB: a report is hardly larger
+    return packer.compress(body) + packer.flush()
 
 
 def _seconds(text: Optional[str]) -> Optional[float]:
@@ -166,6 +156,11 @@ def _seconds(text: Optional[str]) -> Optional[float]:
     if text is None or not text.strip().isdigit() or len(text.strip()) > 9:
         return None
     return min(float(text.strip()), MOST_RETRY_AFTER_S)
+
+
+def _dice() -> float:
+    """0..1 by chance."""
+    return int.from_bytes(os.urandom(4), "big") / 2.0**32
 
 
 class Sender:
@@ -181,7 +176,7 @@ class Sender:
         clock: Clock,
         log: Log,
         window_s: float = 60.0,
-        jitter: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = _dice,
     ) -> None:
         self._post, self._spool, self._clock, self._log, self._jitter = post, spool, clock, log, jitter
         self._first_retry_s, self._most_retry_s = min(FIRST_RETRY_S, window_s), max(FIRST_RETRY_S, window_s)

@@ -7,6 +7,7 @@ so whatever does not fit the identity of now is thrown away.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import dataclass
@@ -44,16 +45,29 @@ class Memory:
 
 def write_json(path: Path, document: Mapping[str, Any], log: Log) -> bool:
     """Write atomically, readable for all. A failure is logged and answered with False: no figure depends on it."""
-    new = path.with_suffix(".new")
+    body = json.dumps(document, separators=(",", ":")).encode()
+    new = "%s.new" % path
     try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        new.write_text(json.dumps(document, separators=(",", ":")), encoding="utf-8")
-        os.chmod(new, 0o644)
+        try:
+            _write(new, body)
+        except FileNotFoundError:
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            _write(new, body)
         os.replace(new, path)
     except OSError as error:
         log.warning("state not written", file=str(path), because=error.strerror)
         return False
     return True
+
+
+def _write(path: str, body: bytes) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.fchmod(file, 0o644)  # whatever the umask
+        if os.write(file, body) < len(body):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+    finally:
+        os.close(file)
 
 
 def load_memory(folder: Path, log: Log) -> Memory:

@@ -8,9 +8,10 @@ windows join without a seam and nothing is counted twice.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Optional
+from typing import Iterable, Optional
+
+from agent.readings import Sample
 
 MOST_BEATS_PER_GAP = 2
 
@@ -37,20 +38,30 @@ class Span:
         return min(self.total / self.samples, self.peak)
 
     def add(self, at_s: float, ratio: float, beat_s: float) -> Span:
+        """With one more sample."""
+        return self.add_all((Sample(at_s, ratio),), beat_s)
+
+    def add_all(self, samples: Iterable[Sample], beat_s: float) -> Span:
         """
-        With one more sample. A ratio outside 0..1 is no sample at all: it is neither
-        clamped nor counted. A sample not later than the last one counts for the peak
-        and covers nothing.
+        With more samples. A ratio outside 0..1 is no sample at all: it is neither clamped
+        nor counted. A sample not later than the last one counts for the peak and covers
+        nothing.
         """
-        if not math.isfinite(ratio) or not 0.0 <= ratio <= 1.0:
-            return self
-        gap = 0.0
-        last = at_s
-        if self.last_s is not None:
-            gap = min(max(0.0, at_s - self.last_s), MOST_BEATS_PER_GAP * beat_s)
-            last = max(at_s, self.last_s)
-        peak = ratio if self.peak is None else max(self.peak, ratio)
-        return Span(peak, self.total + ratio, self.samples + 1, self.covered_s + gap, last)
+        peak, total, number, covered_s, last_s = self.peak, self.total, self.samples, self.covered_s, self.last_s
+        most_s = MOST_BEATS_PER_GAP * beat_s
+        for at_s, ratio, several, of_all in samples:
+            if not 0.0 <= ratio <= 1.0:  # nor is what is not a number
+                continue
+            if last_s is None:
+                last_s = at_s
+            elif at_s > last_s:
+                covered_s += min(at_s - last_s, most_s)
+                last_s = at_s
+            if peak is None or ratio > peak:
+                peak = ratio
+            total += of_all if of_all is not None else several * ratio
+            number += several
+        return Span(peak, total, number, covered_s, last_s)
 
     def next(self) -> Span:
         """The empty span of the following window: it remembers only where the last good sample was."""

@@ -70,6 +70,7 @@ class Metrics:
         self._actions = self._counter("reaper_actions", "Actions by how they ended.", "action", "outcome")
         self._reports = self._counter("reaper_reports", "Agents' reports by what became of them.", "result", "reason")
         self._messages = self._counter("reaper_messages", "Messages to people by channel and result.", "channel", "result")
+        self._work_lost = self._counter("reaper_work_lost", "Stops of ours that interrupted work on GPUs, as the machine's next boot told.")
         self._cycles = Histogram(
             "reaper_cycle_seconds", "Length of whole cycles.", buckets=(0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300), registry=self.registry
         )
@@ -110,6 +111,10 @@ class Metrics:
     def action_ended(self, action: str, outcome: str) -> None:
         """``action`` and ``outcome``: the values of model.decision.Action and model.plan.Outcome."""
         self._actions.labels(action, outcome).inc()
+
+    def work_lost(self) -> None:
+        """A stop of ours turned out to have interrupted work."""
+        self._work_lost.inc()
 
     # --- reports and people -------------------------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ class Cloud(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What people are told. ``event``: warned, cleared, due, done, failed, breaker. ``due_at``: the earliest moment."""
+    """What people are told. ``event``: warned, cleared, due, done, failed, breaker, work-lost. ``due_at``: the earliest moment."""
 
     event: str
     resource: ResourceId | None
@@ -91,6 +91,8 @@ class Message:
     owner: str | None = None
     due_at: datetime | None = None
     keep_it: str | None = None
+    people: tuple[str, ...] = ()
+    """Who is on the machine, a line each. They may care beside its owner."""
 
 
 class Notifier(Protocol):

@@ -17,7 +17,7 @@ from reaper.model.mark import Mark, Stage
 from reaper.model.plan import Attempt, Debit, Outcome
 from reaper.model.policy import Budgets, Configuration, CountBudget, Mode, Policy, Scope, Selector
 from reaper.model.resource import Place, ResourceId
-from reaper.model.signal import GpuWindow, LoaderWindow, Observation, Quiet, State, Totals
+from reaper.model.signal import GpuWindow, LoaderWindow, LocalDisk, Observation, Quiet, State, Totals
 from reaper.model.snooze import Snooze
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
@@ -56,6 +56,12 @@ def gpu(uuid: str = "GPU-0", **changes: Any) -> GpuWindow:
 
 def loader(id: str = "python", wait: float | None = 0.0, cpu_cores: float | None = 0.0) -> LoaderWindow:
     return LoaderWindow(id, wait, cpu_cores)
+
+
+def disk(device: str = "nvme1n1", **changes: Any) -> LocalDisk:
+    """Mounted whole, empty, and not written to for a day."""
+    known: dict[str, Any] = {"use": "mounted", "mount": "/data", "used": 0.01, "written_age_s": 86_400.0}
+    return LocalDisk(device, **(known | changes))
 
 
 def observation(ended_ago: timedelta = 20 * SECOND, **changes: Any) -> Observation:
@@ -110,6 +116,15 @@ def held_facts(**changes: Any) -> Facts:
     """Of a machine with a loaded model that nothing has used for twelve hours."""
     newest = observation(gpus=(gpu(processes=1, mem_used_bytes=8 << 30),), loaders=(loader(),))
     return facts(**({"newest": newest, "quiet": quiet(12 * HOUR, unheld_for=timedelta(0))} | changes))
+
+
+def local_facts(*disks: LocalDisk, **changes: Any) -> Facts:
+    """Of an idle machine with one local disk, which is empty, under a policy that lets empty ones go."""
+    known: dict[str, Any] = {
+        "instance": instance(local_store=True, local_disks=1), "policies": (policy(local_nvme="if-empty", local_scratch=("/opt/dlami/nvme",)),),
+        "newest": observation(disks=disks or (disk(),)),
+    }  # fmt: skip
+    return facts(**(known | changes))
 
 
 def member(native: str = "i-02", state: State = State.IDLE, quiet_for: timedelta | None = 4 * HOUR) -> Member:

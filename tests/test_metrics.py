@@ -108,6 +108,7 @@ def test_what_happened_is_counted(metrics: Metrics) -> None:
     metrics.report_accepted()
     metrics.report_duplicate()
     metrics.report_refused("bad-token")
+    metrics.work_lost()
     metrics.message_sent("log")
     metrics.message_failed("team")
     cycle(metrics)
@@ -119,6 +120,7 @@ def test_what_happened_is_counted(metrics: Metrics) -> None:
     assert series(metrics, "reaper_cycle_seconds_count") == {(): 1}
     assert series(metrics, "reaper_cycle_seconds_sum") == {(): 2}
     assert series(metrics, "reaper_cycles_failed_total") == {(): 1}
+    assert series(metrics, "reaper_work_lost_total") == {(): 1}
 
 
 def test_texts_and_floods_of_reasons_are_one_series(metrics: Metrics) -> None:

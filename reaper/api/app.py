@@ -6,6 +6,7 @@ but what the metrics show. Store and token work runs in a few threads, so one sl
 """
 
 import asyncio
+import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,7 @@ METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _T = TypeVar("_T")
 _MOST_GOOD = 20_000
 _SWALLOWED_BYTES = 1024 * 1024
+_TAKES_GZIP = (b"accept-encoding", b"gzip")  # in an answer it says what requests may be (RFC 7694); agents then compress
 
 log = get("api")
 
@@ -151,6 +153,8 @@ class App:
         try:
             _check(headers, self.limits.body_bytes)
             body = await self._body(receive)
+            if _coding(headers) == b"gzip":
+                body = _unpacked(body, self.limits.body_bytes)
             return await self._hand_over(body, token, received_at)
         finally:
             self._busy_each[token.id] -= 1
@@ -217,7 +221,7 @@ class App:
         except Rejected as error:  # ingest counted it
             status = 403 if error.reason is Reason.NOT_YOURS else 400
             return Refusal(status, error.reason, error.problem, error.remedy, error.path, error.resource).answer()
-        return Answer(202, accepted.answer)
+        return Answer(202, accepted.answer, headers=(_TAKES_GZIP,))
 
     async def _asking_store(self, work: Callable[[], _T]) -> _T:
         try:
@@ -268,11 +272,30 @@ def _check(headers: dict[bytes, list[bytes]], most: int) -> None:
     kind = headers.get(b"content-type", [b""])[0].split(b";")[0].strip().lower()
     if kind != b"application/json":
         raise Refusal(415, "wrong-type", "is not application/json", "send JSON and say so", "content-type")
-    if any(value.strip().lower() not in (b"", b"identity") for value in headers.get(b"content-encoding", [])):
-        raise Refusal(415, "wrong-type", "is not understood", "send the body as it is", "content-encoding")
+    if _coding(headers) not in (b"", b"identity", b"gzip"):
+        remedy = "send the body as it is, or as gzip"
+        raise Refusal(415, "wrong-type", "is not understood", remedy, "content-encoding", headers=(_TAKES_GZIP,))
     length = _length(headers)
     if length is not None and length > most:
         raise _too_large(most)
+
+
+def _coding(headers: dict[bytes, list[bytes]]) -> bytes:
+    return b",".join(headers.get(b"content-encoding", [])).strip().lower()
+
+
+def _unpacked(body: bytes, most: int) -> bytes:
+    """The gzip body's content, bounded while it is unpacked: a small body can hold a huge one. Raises Refusal."""
+    unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    try:
+        content = unpacker.decompress(body, most + 1)
+    except zlib.error:
+        raise Refusal(400, "not-gzip", "is not gzip, though its Content-Encoding says so", "send it as it is", "body") from None
+    if len(content) > most:
+        raise _too_large(most)
+    if not unpacker.eof or unpacker.unused_data:
+        raise Refusal(400, "not-gzip", "is not one whole gzip member", "was it cut off on the way?", "body")
+    return content
 
 
 def _too_large(most: int, close: bool = False) -> Refusal:

@@ -7,13 +7,15 @@ protected, the budgets, and what an operator should look at. No secret is printe
 
 import argparse
 import json
+import os
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reaper import config
 from reaper.clock import SystemClock
 from reaper.config.values import written
-from reaper.errors import ConfigurationError
+from reaper.errors import ConfigurationError, StoreError
 from reaper.model.policy import Configuration, CountBudget, Policy, Protection, Selector
 
 if TYPE_CHECKING:
@@ -52,11 +54,29 @@ def run(args: argparse.Namespace) -> int:
         _print_problems(refused.problems, str(path), args.json)
         return CONFIGURATION
     now = SystemClock().now()
+    found = (*_put_back(configuration, getattr(args, "state", None)), *config.remarks(configuration, now))
     if args.json:
-        print(json.dumps(_report(configuration, now)))
+        print(json.dumps(_report(configuration, now, found)))
     else:
-        _print_summary(configuration, now)
+        _print_summary(configuration, now, found)
     return OK
+
+
+def _put_back(configuration: Configuration, state: str | None) -> tuple[str, ...]:
+    """Policies that the reaper of this state folder put back to observe, if there is one: they do not do what they say."""
+    if state is None or not os.path.isfile(os.path.join(state, "state.db")):
+        return ()
+    from reaper.service.lost import notes
+    from reaper.wiring import open_state  # loads the database library, which most checks do not need
+
+    try:
+        store = open_state(Path(state), create=False, check=False)
+        try:
+            return notes(configuration, store)
+        finally:
+            store.close()
+    except StoreError as error:
+        return (f"whether lost work put a policy back to observe is not known: {error}",)
 
 
 def _print_problems(problems: tuple[str, ...], path: str, as_json: bool) -> None:
@@ -68,7 +88,7 @@ def _print_problems(problems: tuple[str, ...], path: str, as_json: bool) -> None
     print(f"refused: {len(problems)} problem{'s' if len(problems) != 1 else ''}; nothing of it is used")
 
 
-def _report(configuration: Configuration, now: datetime) -> dict[str, Any]:
+def _report(configuration: Configuration, now: datetime, remarks: tuple[str, ...]) -> dict[str, Any]:
     """For machines. Channels by name only: their addresses are secrets."""
     aws = configuration.aws
     holding = _holding(configuration, now)
@@ -93,7 +113,7 @@ def _report(configuration: Configuration, now: datetime) -> dict[str, Any]:
         "breaker": _breaker(configuration),
         "channels": sorted(configuration.channels),
         "prices": configuration.prices,
-        "remarks": list(config.remarks(configuration, now)),
+        "remarks": list(remarks),
     }
 
 
@@ -110,11 +130,19 @@ def _policy(policy: Policy) -> dict[str, Any]:
         "warn_for_s": policy.warn.wait.total_seconds(),
         "quiet": None if policy.warn.quiet is None else str(policy.warn.quiet),
         "via": list(policy.warn.via),
+        "job_ended": None
+        if policy.job_ended is None
+        else {
+            "for_s": policy.job_ended.ended_for.total_seconds(),
+            "warn_for_s": policy.job_ended.warn.wait.total_seconds(),
+            "quiet": None if policy.job_ended.warn.quiet is None else str(policy.job_ended.warn.quiet),
+        },
         "busy": {"cpu_ratio": policy.busy.cpu, "disk_mib_s": policy.busy.disk_mib_s, "net_mib_s": policy.busy.net_mib_s},
         "min_age_s": policy.min_age.total_seconds(),
         "starved_above_ratio": policy.starved_above,
         "orchestrator": policy.orchestrator,
         "local_nvme": policy.local_nvme,
+        "local_scratch": list(policy.local_scratch),
         "snooze_up_to_s": policy.snooze_up_to.total_seconds(),
         "owner": list(policy.owner),
         "scarce_types": list(policy.scarce_types),
@@ -147,7 +175,7 @@ def _breaker(configuration: Configuration) -> dict[str, Any] | None:
     return None if terms is None else {"share": terms.share, "within_s": terms.within.total_seconds(), "at_least": terms.at_least}
 
 
-def _print_summary(configuration: Configuration, now: datetime) -> None:
+def _print_summary(configuration: Configuration, now: datetime, found: tuple[str, ...]) -> None:
     from rich.console import Console
 
     console = Console(soft_wrap=True, markup=False, highlight=False, emoji=False)
@@ -167,7 +195,6 @@ def _print_summary(configuration: Configuration, now: datetime) -> None:
     opens = breaker and f"opens at {_percent(breaker.share)} of the fleet and {breaker.at_least} machines within {written(breaker.within)}"
     console.print(f"breaker: {opens or 'off'}")
     console.print(f"channels: {', '.join(('log', *sorted(configuration.channels)))}")
-    found = config.remarks(configuration, now)
     console.print(f"look at: {len(found)}" if found else "look at: nothing")
     for remark in found:
         console.print(f"  - {remark}")
@@ -194,9 +221,14 @@ def _terms(policy: Policy) -> list[str]:
         f"warns {written(policy.warn.wait)} ahead via {', '.join(policy.warn.via)}{quiet}",
         f"busy from cpu {_percent(policy.busy.cpu)}, disk {policy.busy.disk_mib_s:g} MiB/s, net {policy.busy.net_mib_s:g} MiB/s",
         f"starved above {_percent(policy.starved_above)}, at least {written(policy.min_age)} old",
-        f"orchestrator {policy.orchestrator}, local nvme {policy.local_nvme}",
+        f"orchestrator {policy.orchestrator}, local nvme {policy.local_nvme}"
+        + (f", scratch in {', '.join(policy.local_scratch)}" if policy.local_scratch else ""),
         f"snooze up to {written(policy.snooze_up_to)}, owner from {', '.join(policy.owner)}",
     ]
+    ended = policy.job_ended
+    if ended is not None:
+        quiet = "at any hour" if ended.warn.quiet is None else f"quiet {ended.warn.quiet}"
+        lines.insert(4, f"job ended for {written(ended.ended_for)}: warns {written(ended.warn.wait)} ahead, {quiet}")
     if policy.scarce_types:
         lines.append(f"only reports {', '.join(policy.scarce_types)}")
     return [*lines, f"digest {policy.digest}"]

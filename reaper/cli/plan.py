@@ -10,6 +10,7 @@ import argparse
 from reaper.cli import exits, fleet, screen
 from reaper.cli.opened import configuration_of, leader_of, mode_note, parts_of
 from reaper.model.policy import Mode
+from reaper.service.lost import in_effect
 
 NAME = "plan"
 HELP = "show what would happen now, and why; touches nothing"
@@ -38,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
         caution = mode_note(parts.store, configuration)
         parts.watch.rebuild(parts.store, args.clock.now())
         result = parts.cycle.preview(configuration, fetch=not led)
+        configuration = in_effect(configuration, parts.store)  # as the preview did
     told = fleet.document(result, configuration, by_leader=led)
     code = exit_code(told, unreadable=fleet.unreadable(result.inventory))
     if args.json:

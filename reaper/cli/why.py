@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from reaper.cli import audit, exits, fleet, screen
+from reaper.cli import audit, exits, fleet, screen, whose
 from reaper.cli.naming import Found, find
 from reaper.cli.opened import configuration_of, mode_note, store_of
 from reaper.decide import lifecycle
@@ -30,6 +30,7 @@ from reaper.model.resource import ResourceId
 from reaper.model.signal import Observation, Voice
 from reaper.model.snooze import Snooze
 from reaper.ports import Store
+from reaper.service import lost
 from reaper.service.gather import Gathering, read_known
 from reaper.service.watch import Watch
 
@@ -67,7 +68,7 @@ class Told:
     voice: Voice | None
     attempts: tuple[Attempt, ...]
     entries: tuple[AuditEntry, ...]
-    caution: str | None
+    cautions: tuple[str, ...] = ()
 
     @property
     def stopped_by_us(self) -> Attempt | None:
@@ -85,10 +86,12 @@ def run(args: argparse.Namespace) -> int:
     """Raises UsageError, ConfigurationError, StoreError."""
     configuration, now = configuration_of(args), args.clock.now()
     with store_of(args) as store:
+        cautions = (mode_note(store, configuration), *lost.notes(configuration, store))
+        configuration = lost.in_effect(configuration, store)
         found = find(store, args.id)
         if not found.seen:
             raise UsageError(f"{found.id} was never listed and never reported; `reaper inventory` shows what was")
-        told = _look(store, found, configuration, now)
+        told = replace(_look(store, found, configuration, now), cautions=tuple(caution for caution in cautions if caution is not None))
     if args.json:
         screen.result(document(told, now))
     else:
@@ -118,7 +121,6 @@ def _look(store: Store, found: Found, configuration: Configuration, now: datetim
         reports=_reports(store, id, voice), voice=voice,
         attempts=store.attempts(resource=id, limit=20),
         entries=store.audit(resource=id, limit=ENTRIES_SHOWN),
-        caution=mode_note(store, configuration),
     )  # fmt: skip
 
 
@@ -166,6 +168,7 @@ def document(told: Told, now: datetime) -> dict[str, Any]:
         "mark": _mark(told, now),
         "snoozes": [{"until": screen.iso(s.until), "who": s.who, "reason": s.reason, "made_at": screen.iso(s.created_at)} for s in told.snoozes],
         "reports": [_report(seen, now) for seen in told.reports],
+        **whose.document(told.reports[0] if told.reports else None),
         "agent": None
         if told.voice is None
         else {
@@ -175,6 +178,7 @@ def document(told: Told, now: datetime) -> dict[str, Any]:
         "stopped_by_us": _attempt(told.stopped_by_us) if told.stopped_by_us is not None else None,
         "attempts": [_attempt(a) for a in told.attempts],
         "audit": [audit.document(entry) for entry in told.entries],
+        "notes": list(told.cautions),
     }  # fmt: skip
 
 
@@ -190,7 +194,7 @@ def _mark(told: Told, now: datetime) -> dict[str, Any] | None:
     if mark is None:
         return None
     return {
-        "action": mark.action.value, "stage": mark.stage.value, "policy": mark.policy, "because": mark.because,
+        "action": mark.action.value, "cause": mark.cause, "stage": mark.stage.value, "policy": mark.policy, "because": mark.because,
         "nominated_at": screen.iso(mark.nominated_at), "warned_at": screen.iso(mark.warned_at), "warned_via": mark.warned_via,
         "waited_s": round(mark.waited.total_seconds()), "paused": mark.paused, "due_at": screen.iso(told.due_at),
         "due_in_s": round((told.due_at - now).total_seconds()) if told.due_at is not None else None, "waiting_for": told.look,
@@ -232,8 +236,8 @@ def _show(told: Told, now: datetime, console: "Console") -> None:
         columns = ("no.", "when (UTC)", "what", "by", "because")
         rows = [[cell for n, cell in enumerate(audit.row(entry, slim)) if n != 3] for entry in told.entries]
         screen.table(console, columns, rows, wide=("because",))
-    if told.caution is not None:
-        screen.say(console, f"note: {told.caution}")
+    for caution in told.cautions:
+        screen.say(console, f"note: {caution}")
 
 
 def _head(told: Told, now: datetime) -> list[str]:
@@ -318,6 +322,7 @@ def _agent(told: Told, now: datetime) -> list[str]:
             f"  report {seen.seq}: window of {seen.window_s:g} s ended {screen.ago(seen.ended_at, now)}, "
             f"{'verified' if seen.verified else 'not verified'}, GPU peaks {peaks}{trouble}"
         )
+    lines += [f"  {line}" for line in whose.lines(told.reports[0] if told.reports else None)]
     if not told.reports:
         lines.append("  none of its reports is kept any more")
     return lines

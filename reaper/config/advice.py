@@ -47,11 +47,15 @@ def _policies(configuration: Configuration) -> Iterator[str]:
     stubborn = [p.name for p in acting if p.orchestrator == "ignore"]
     if stubborn:
         yield f"{_names(stubborn)} ignores a living slurmd, kubelet, raylet or nomad on the host"
-    nvme = [p.name for p in configuration.policies if p.local_nvme != "hold"]
-    if nvme:
-        words = ", ".join(sorted({p.local_nvme for p in configuration.policies if p.local_nvme != "hold"}))
-        yield f"{_names(nvme)}: local_nvme = {words} is honoured as hold in this version: machines with instance store are never stopped"
+    wiped = [p.name for p in configuration.policies if p.local_nvme == "discard"]
+    if wiped:
+        yield f'{_names(wiped)}: local_nvme = "discard" stops machines whatever is on their local disks, and a stop wipes those'
+    unused = [p.name for p in configuration.policies if p.local_scratch and p.local_nvme == "hold"]
+    if unused:
+        yield f'{_names(unused)}: local_scratch means nothing under local_nvme = "hold"; write "if-empty"'
     for policy in configuration.policies:
+        if policy.job_ended is not None and policy.job_ended.ended_for >= policy.idle.idle_for:
+            yield f"policy.{policy.name}: job_ended.for is not shorter than idle.for, so an ended job is first warned about as an idle machine and then once more"
         if policy.idle.gpu_at_most > GENEROUS_GPU:
             yield f"policy.{policy.name} calls a machine idle that computes at up to {policy.idle.gpu_at_most:.0%}"
 

@@ -16,6 +16,7 @@ from reaper.config.document import (
     DefaultsTable,
     Document,
     IdleTable,
+    JobEndedTable,
     PolicyTable,
     ScopeTable,
     SelectorTable,
@@ -31,6 +32,7 @@ from reaper.model.policy import (
     Configuration,
     CountBudget,
     IdleTerms,
+    JobEndedTerms,
     Mode,
     Policy,
     Protection,
@@ -83,13 +85,14 @@ def policy(name: str, table: PolicyTable, defaults: DefaultsTable) -> Policy:
     shipped = Policy(name=name, when=Selector())
     scarce = table.scarce or defaults.scarce
     own, inherited = table.snooze or SnoozeTable(), defaults.snooze or SnoozeTable()
+    warn = _warn(table.warn or WarnTable(), defaults.warn or WarnTable(), shipped.warn)
     return Policy(
         name=name,
         when=selector(table.when),
         mode=Mode(_first(table.mode, shipped.mode)),
         action=_first(table.action, defaults.action, shipped.action),
         idle=_idle(table.idle or IdleTable(), defaults.idle or IdleTable(), shipped.idle),
-        warn=_warn(table.warn or WarnTable(), defaults.warn or WarnTable(), shipped.warn),
+        warn=warn,
         busy=_busy(table.busy or BusyTable(), defaults.busy or BusyTable(), shipped.busy),
         min_age=_first(table.min_age, defaults.min_age, shipped.min_age),
         starved_above=_first(table.starved_above, defaults.starved_above, shipped.starved_above),
@@ -99,6 +102,7 @@ def policy(name: str, table: PolicyTable, defaults: DefaultsTable) -> Policy:
         snooze_up_to=_first(own.up_to, inherited.up_to, shipped.snooze_up_to),
         owner=tuple(_first(table.owner, defaults.owner, shipped.owner)),
         scarce_types=() if scarce is None else tuple(sorted(scarce.types)),
+        job_ended=_job_ended(table.job_ended, defaults.job_ended, warn),
     )
 
 
@@ -124,6 +128,23 @@ def _warn(own: WarnTable, inherited: WarnTable, shipped: Warn) -> Warn:
         wait=_first(own.for_, inherited.for_, shipped.wait),
         quiet=None if isinstance(quiet, str) else quiet,
         via=tuple(_first(own.via, inherited.via, list(shipped.via))),
+    )
+
+
+def _job_ended(own: JobEndedTable | str | None, inherited: JobEndedTable | str | None, warn: Warn) -> JobEndedTerms | None:
+    """What is not written of its warning is the policy's own. "off" in a policy lifts what it would inherit."""
+    if isinstance(own, str) or (own is None and not isinstance(inherited, JobEndedTable)):
+        return None
+    mine = own or JobEndedTable()
+    theirs = inherited if isinstance(inherited, JobEndedTable) else JobEndedTable()
+    quiet = mine.quiet if mine.quiet is not None else theirs.quiet
+    return JobEndedTerms(
+        ended_for=_first(mine.for_, theirs.for_, JobEndedTerms().ended_for),
+        warn=Warn(
+            wait=_first(mine.warn, theirs.warn, warn.wait),
+            quiet=warn.quiet if quiet is None else None if isinstance(quiet, str) else quiet,
+            via=warn.via,
+        ),
     )
 
 

@@ -162,12 +162,12 @@ class BreakerTable(Table):
     """Machines. Default 3."""
 
 
-def _breaker_kind(value: object) -> str:
-    return "<table>" if isinstance(value, dict | BreakerTable) else "<off>"
+def _table_or_off(value: object) -> str:
+    return "<table>" if isinstance(value, dict | Table) else "<off>"
 
 
 Off = Annotated[Literal["off"], PlainValidator(values.choice("off")), WithJsonSchema({"enum": ["off"]})]
-Breaker = Annotated[Annotated[BreakerTable, Tag("<table>")] | Annotated[Off, Tag("<off>")], Discriminator(_breaker_kind)]
+Breaker = Annotated[Annotated[BreakerTable, Tag("<table>")] | Annotated[Off, Tag("<off>")], Discriminator(_table_or_off)]
 
 
 class BudgetTable(Table):
@@ -197,6 +197,20 @@ class WarnTable(Table):
     """Channels: "log" or names of [channels]. Default the log alone."""
 
 
+class JobEndedTable(Table):
+    """
+    Acting on the end of a job. It counts when the last GPU process and its launcher (a sweep's shell, torchrun, ray, a step
+    of slurm) are gone, no other job began, and nothing has run since. Where that cannot be seen, it does not count.
+    """
+
+    for_: Duration | None = Field(default=None, alias="for")
+    """How long ago the last job must have ended. Default 45 minutes; at least 5."""
+    warn: Duration | None = None
+    """How long people have after this warning. Default that of warn; at least 5 minutes."""
+    quiet: Quiet | None = None
+    """Hours that do not count of it. Default those of warn; "ignore" for none: at night, too."""
+
+
 class BusyTable(Table):
     """Sustained over a report window, at or above one of these is work."""
 
@@ -206,6 +220,9 @@ class BusyTable(Table):
     """MiB a second read and written. Default 5."""
     net_mib_s: Amount | None = None
     """MiB a second received and sent. Default 5."""
+
+
+JobEnded = Annotated[Annotated[JobEndedTable, Tag("<table>")] | Annotated[Off, Tag("<off>")], Discriminator(_table_or_off)]
 
 
 class SnoozeTable(Table):
@@ -235,6 +252,8 @@ class TermsTable(Table):
     """How people are told before anything happens."""
     busy: BusyTable | None = None
     """What counts as work beside the GPU."""
+    job_ended: JobEnded | None = None
+    """A shorter term after the end of a job. Not written: none; "off" lifts an inherited one."""
     min_age: Duration | None = None
     """A younger machine is left alone. Default 30 minutes; at least 5."""
     starved_above: ShareAboveZero | None = None
@@ -252,9 +271,12 @@ class TermsTable(Table):
     local_nvme: Annotated[
         str, PlainValidator(values.choice("hold", "if-empty", "discard")), WithJsonSchema({"enum": ["hold", "if-empty", "discard"]})
     ] | None = None
-    """Disks that a stop wipes. Default "hold"; this version honours every word as hold."""
+    """
+    Disks that a stop wipes. "hold" (the default) never stops a machine that has some; "if-empty" does when the agent shows
+    each one mounted, at most 2 % used and not written to within the term; "discard" whatever is on them.
+    """
     local_scratch: Annotated[list[_Path], Field(min_length=1), AfterValidator(_unique)] | None = None
-    """Folders on such disks whose content may go."""
+    """Where such a disk is mounted, how full it is means nothing in these folders: their content may go."""
     snooze: SnoozeTable | None = None
     """What people may ask for."""
     owner: Annotated[list[_OwnerRule], Field(min_length=1), AfterValidator(_unique)] | None = None

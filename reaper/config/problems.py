@@ -25,8 +25,6 @@ LATER: dict[Path, str] = {
     ("budget", "deletes"): "deletes are",
     ("defaults", "hours"): "schedules are",
     ("policy", "*", "hours"): "schedules are",
-    ("defaults", "job_ended"): "acting on the end of a job is",
-    ("policy", "*", "job_ended"): "acting on the end of a job is",
     ("defaults", "checkpoint"): "checkpoint hooks are",
     ("policy", "*", "checkpoint"): "checkpoint hooks are",
     ("defaults", "idle", "starved"): "a term for starved machines is",

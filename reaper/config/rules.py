@@ -11,7 +11,15 @@ from itertools import combinations
 from pathlib import Path as File
 
 from reaper.config import convert, pointers, values
-from reaper.config.document import ChannelTable, CountTable, DefaultsTable, Document, SelectorTable, TermsTable
+from reaper.config.document import (
+    ChannelTable,
+    CountTable,
+    DefaultsTable,
+    Document,
+    JobEndedTable,
+    SelectorTable,
+    TermsTable,
+)
 from reaper.config.problems import Path, Problem
 from reaper.model.policy import WebhookChannel
 
@@ -115,6 +123,8 @@ def _short_terms(document: Document) -> Iterator[Problem]:
             spans += [(("idle", "for"), terms.idle.for_), (("idle", "held_for"), terms.idle.held_for)]
         if terms.warn is not None:
             spans.append((("warn", "for"), terms.warn.for_))
+        if isinstance(terms.job_ended, JobEndedTable):
+            spans += [(("job_ended", "for"), terms.job_ended.for_), (("job_ended", "warn"), terms.job_ended.warn)]
         for below, span in spans:
             if span is not None and span < SHORTEST:
                 what = f"{values.written(span)} is shorter than {values.written(SHORTEST)}"

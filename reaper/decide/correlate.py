@@ -59,9 +59,9 @@ def busy_sign(facts: Facts, seen: Observation) -> str | None:
     net = (policy.busy.net_mib_s if policy else 5.0) * MIB
     starved = policy.starved_above if policy else 0.30
     for gpu in seen.gpus:
-        peak = gpu.peak
+        peak = gpu.work
         if peak is not None and gpu_limit < peak < math.inf:
-            return f"GPU peak {peak:.0%}"
+            return f"GPU peak {gpu.peak:.0%}"
     for tree in seen.loaders or ():
         wait = figure(tree.wait)
         if wait is not None and wait >= starved:

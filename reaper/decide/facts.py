@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from reaper.decide.job_end import JobEnd, job_end
 from reaper.model.kinds.instance import Instance, Protections
 from reaper.model.policy import Policy
 from reaper.model.resource import ResourceId
@@ -80,11 +81,23 @@ class Facts:
         return self.newest.expected_gpus if self.newest is not None else None
 
     @property
+    def ended_job(self) -> JobEnd | None:
+        """The end of its last job, once that is as long ago as the policy asks. None: not so, not known, or not asked for."""
+        terms = self.policy.job_ended if self.policy is not None else None
+        end = job_end(self.newest, self.quiet) if terms is not None else None
+        return end if end is not None and terms is not None and end.ended_for >= terms.ended_for else None
+
+    @property
     def span(self) -> timedelta | None:
-        """The span that the nominating term has to cover: ``idle_for`` when nothing was held in it, else ``held_for``."""
+        """
+        The span that the nominating term has to cover: that of an ended job, else ``idle_for`` when nothing was held in it,
+        else ``held_for``.
+        """
         if self.policy is None or self.quiet is None:
             return None
-        terms = self.policy.idle
+        terms, ended = self.policy.idle, self.policy.job_ended
+        if ended is not None and self.ended_job is not None:
+            return ended.ended_for
         return terms.idle_for if self.quiet.unheld_for >= terms.idle_for else terms.held_for
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from reaper.decide.correlate import busy_sign, state_of
 from reaper.decide.facts import MOST_AHEAD, Facts
+from reaper.decide.guards.local_data import on_disks
 from reaper.model.mark import Mark, Stage
 from reaper.model.signal import Activity
 
@@ -41,6 +42,9 @@ def last_look(mark: Mark, facts: Facts, now: datetime, *, observe: bool = False)
         return f"the newest report does not show it idle: {state}"
     if not observe and seen.ended_at - seen.started_at < 0.5 * quiet.period:
         return "the newest window was cut short: too little was seen in it"
+    local = on_disks(facts) if facts.instance.local_store is not False or seen.disks else None
+    if local is not None:
+        return f"a stop wipes its local disks: {local}"
     if observe:
         return None  # no agent was told, so no hook has run
     if seen.hook_installed and seen.hook_outcome != HOOK_OK and now - mark.due_at < policy.hook_veto_up_to:

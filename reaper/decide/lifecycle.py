@@ -9,7 +9,7 @@ nominating any more clears it. Every change is an event, an unmark as loud as a 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from reaper.decide.causes import gpu_idle, held
+from reaper.decide.causes import gpu_idle, held, job_ended
 from reaper.decide.guards import snoozed
 from reaper.model.decision import Decision, Verdict
 from reaper.model.mark import Mark, MarkChange, MarkEvent, Stage
@@ -73,6 +73,9 @@ def cleared_by(mark: Mark, decision: Decision, policy: Policy | None) -> str | N
         return f"policy {policy.name} changed"
     if mark.cause == gpu_idle.NAME and decision.cause == held.NAME:
         return "something was put on its GPUs"  # somebody came: who was warned before that is not warned of this
+    if mark.cause != decision.cause and job_ended.NAME in (mark.cause, decision.cause):
+        # Its warning is another one: what was waited for one cause counts nothing for the other.
+        return f"{decision.cause} nominates it now, with a warning of its own, and no longer {mark.cause}"
     for finding in decision.objections:
         if finding.rule in CLEARING_HOLDS:
             return finding.because
@@ -86,12 +89,13 @@ def _count(mark: Mark, policy: Policy, now: datetime, cycle: timedelta) -> tuple
         mark = replace(mark, paused=None)
         events = (MarkEvent(mark, MarkChange.RESUMED, mark.because),)
     if mark.stage is Stage.WARNED:
-        quiet = policy.warn.quiet
+        terms = policy.warn_for(mark.cause)
+        quiet = terms.quiet
         in_quiet = quiet is not None and (quiet.contains(now) or quiet.contains(mark.counted_at))
         if not in_quiet and not resumed:  # the time it stood still does not count
             mark = replace(mark, waited=mark.waited + max(min(now - mark.counted_at, 2 * cycle), timedelta(0)))
         mark = replace(mark, counted_at=now)
-        if mark.waited >= policy.warn.wait:
+        if mark.waited >= terms.wait:
             mark = replace(mark, stage=Stage.DUE, due_at=now)
             events += (MarkEvent(mark, MarkChange.DUE, mark.because),)
     return replace(mark, counted_at=now), events
@@ -109,9 +113,10 @@ def earliest(mark: Mark, policy: Policy, now: datetime) -> datetime | None:
         return mark.due_at
     if mark.stage is Stage.NOMINATED or mark.paused is not None:
         return None
-    left = policy.warn.wait - mark.waited
+    terms = policy.warn_for(mark.cause)
+    left = terms.wait - mark.waited
     moment = now
-    quiet = policy.warn.quiet
+    quiet = terms.quiet
     if quiet is None:
         return now + left
     step = timedelta(minutes=1)

@@ -195,10 +195,10 @@ class IdleClock:
 
     def _push(self, seen: Observation) -> None:
         for gpu in seen.gpus:
-            if gpu.peak is not None:
+            if gpu.work is not None:
                 if gpu.uuid not in self._gpus:  # first named by an unverified voice: it has covered nothing so far
                     self._gpus[gpu.uuid] = Track(born=self._until if self._until is not None else self._began)
-                self._gpus[gpu.uuid].push(seen.up_s, _up_to(gpu.peak, 0.001))
+                self._gpus[gpu.uuid].push(seen.up_s, _up_to(gpu.work, 0.001))
             if gpu.held and _speaks(gpu):
                 self._held_until = max(self._held_until, seen.up_s)
         for signal, value in _host_values(seen).items():

@@ -26,6 +26,9 @@ class LaunchedClock:
     def boot_s(self) -> float:
         return self._real.boot_s() - self._booted_s
 
+    def slept_s(self) -> float:
+        return self._real.slept_s()
+
     def utc(self) -> datetime:
         return self._real.utc()
 

@@ -24,6 +24,7 @@ class AuditKind(StrEnum):
     BREAKER = "breaker"
     CONFIGURATION = "configuration"
     VOICE = "voice"
+    LOST = "work-lost"
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,18 @@ class IdleTerms:
     held_for: timedelta = timedelta(hours=10)
 
 
+JOB_ENDED = "job-ended"
+"""The cause that comes with a warning of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobEndedTerms:
+    """A machine whose last job ended ``ended_for`` ago and that has been quiet since; ``warn`` in place of the policy's own."""
+
+    ended_for: timedelta = timedelta(minutes=45)
+    warn: Warn = field(default_factory=Warn)
+
+
 @dataclass(frozen=True, slots=True)
 class BusyTerms:
     """At or above one of these over a report window is work. ``cpu`` 0..1 of all cores; of one core for a GPU's owner."""
@@ -67,7 +79,10 @@ class BusyTerms:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One life of a machine. ``action`` "report" never nominates. ``digest`` changes when any term does."""
+    """
+    One life of a machine. ``action`` "report" never nominates. ``job_ended``: None: the end of a job is no cause.
+    ``digest`` changes when any term does.
+    """
 
     name: str
     when: Selector
@@ -85,7 +100,12 @@ class Policy:
     owner: tuple[str, ...] = ("tag:owner",)
     scarce_types: tuple[str, ...] = ()
     hook_veto_up_to: timedelta = timedelta(hours=24)
+    job_ended: JobEndedTerms | None = None
     digest: str = ""
+
+    def warn_for(self, cause: str) -> Warn:
+        """The warning that an action for this cause is given."""
+        return self.job_ended.warn if cause == JOB_ENDED and self.job_ended is not None else self.warn
 
     @property
     def limits(self) -> Limits:

@@ -1,5 +1,7 @@
 """What is known about activity: one report window as the reaper keeps it, and what the idle clock makes of many."""
 
+import math
+import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -8,6 +10,10 @@ from reaper.model.resource import ResourceId
 
 HELD_BYTES = 256 * 1024 * 1024
 """More than this on a GPU, beyond what the driver reserves, is somebody's (a CUDA context alone is about that much)."""
+
+
+# The names that NVIDIA's virtual GPUs have in a guest: "GRID T4-16Q", "NVIDIA A100-40C", "NVIDIA A100-1-5CME".
+_VIRTUAL = re.compile(r"^GRID |\bvGPU\b|-\d+[QABC](ME)?$")
 
 
 class Activity(StrEnum):
@@ -50,6 +56,17 @@ class Signal(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """One process that holds a GPU. ``since_s``: how long it has held it while nothing ran, at the window's end."""
+
+    pid: int
+    name: str | None = None
+    user: str | None = None
+    mem_bytes: int | None = None
+    since_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GpuWindow:
     """One GPU in one report window. Ratios 0..1; ``covered_s`` seconds between good samples; None: not known."""
 
@@ -64,6 +81,16 @@ class GpuWindow:
     energy_j: float | None = None
     processes: int | None = None
     trouble: str | None = None
+    holders: tuple[Holder, ...] | None = None
+
+    @property
+    def work(self) -> float | None:
+        """
+        The peak as limits see it. A virtual GPU's share is of a slice of time that its host gives, and without a licence
+        is throttled to little: there any sample above zero is work.
+        """
+        virtual = self.model is not None and _VIRTUAL.search(self.model) is not None
+        return 1.0 if virtual and self.peak is not None and self.peak > 0.0 else self.peak
 
     @property
     def held(self) -> bool:
@@ -85,6 +112,48 @@ class LoaderWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class Job:
+    """
+    One job that used the GPUs. ``ended_age_s``: at the window's end, since its last GPU process or its launcher ended,
+    whichever came later; None: one of its GPU processes lives. ``launcher``: what lives and could start the next one;
+    ``launcher_known``: whether none is an answer. None and False are "not known".
+    """
+
+    id: str
+    ended_age_s: float | None = None
+    launcher: str | None = None
+    launcher_known: bool | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.ended_age_s is not None and 0.0 <= self.ended_age_s < math.inf and self.launcher is None and self.launcher_known is True
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody on the machine. ``how``: "gpu" (a process on a GPU) or "login"; ``idle_s``: since somebody last typed."""
+
+    user: str
+    uid: int | None = None
+    how: str = "gpu"
+    idle_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDisk:
+    """
+    One disk that a stop wipes. ``use``: "mounted", "unmounted", "member" (of RAID, LVM or a swap), "unknown"; ``mount``: the
+    one place where all of it is seen; ``used`` 0..1; ``written_age_s``: at least so long no write, at the window's end.
+    """
+
+    device: str
+    use: str
+    mount: str | None = None
+    used: float | None = None
+    written_age_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Totals:
     """Counters since boot; None: not known."""
 
@@ -101,7 +170,8 @@ class Observation:
 
     ``ended_at`` is receipt minus the report's age; ``up_s`` is the agent's boot clock at the window's end, and lengths
     inside one boot come from it alone. ``verified``: the voice is this machine's own; an unverified one can say BUSY,
-    never IDLE. ``orchestrators``: None is "could not look".
+    never IDLE. ``orchestrators``: None is "could not look"; so it is for ``disks``, the local ones,
+    ``jobs`` and ``people``, and () is "looked, none".
     """
 
     resource: ResourceId
@@ -127,6 +197,9 @@ class Observation:
     orchestrators: tuple[str, ...] | None = None
     hook_installed: bool = False
     hook_outcome: str | None = None
+    disks: tuple[LocalDisk, ...] | None = None
+    jobs: tuple[Job, ...] | None = None
+    people: tuple[Person, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,4 +21,5 @@ class LogNotifier:
             owner=message.owner,
             due_at=None if message.due_at is None else message.due_at.isoformat(),
             keep_it=message.keep_it,
+            people=list(message.people),
         )

@@ -134,6 +134,7 @@ def as_json(message: Message) -> dict[str, Any]:
         "owner": message.owner,
         "due_at": due_at,
         "keep_it": message.keep_it,
+        "people": list(message.people),
         "text": _text(message, due_at),
     }
 
@@ -141,4 +142,5 @@ def as_json(message: Message) -> dict[str, Any]:
 def _text(message: Message, due_at: str | None) -> str:
     when = f", not before {due_at}" if due_at else ""
     keep = f" To keep it: {message.keep_it}" if message.keep_it else ""
-    return f"{message.event}: {message.action} {message.name}{when}. {message.because.rstrip('.')}.{keep}"
+    people = f" On it: {'; '.join(message.people)}." if message.people else ""
+    return f"{message.event}: {message.action} {message.name}{when}. {message.because.rstrip('.')}.{people}{keep}"

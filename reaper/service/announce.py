@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from reaper import log
+from reaper.decide.findings import span_text
 from reaper.errors import NotDelivered
 from reaper.model.kinds.instance import Instance
 from reaper.model.mark import Mark
 from reaper.model.policy import Configuration, Policy, WebhookChannel, owner_of
+from reaper.model.signal import Observation, Person
 from reaper.ports import Message, Notifier
 
 _log = log.get(__name__)
@@ -47,13 +49,32 @@ class Announcer:
         return first
 
 
-def warning(mark: Mark, instance: Instance, policy: Policy, due_at: datetime | None, now: datetime) -> Message:
-    """What an owner is told before a machine goes, and how to keep it."""
+def warning(
+    mark: Mark, instance: Instance, policy: Policy, due_at: datetime | None, now: datetime, newest: Observation | None = None
+) -> Message:
+    """
+    What an owner is told before a machine goes, and how to keep it. The owner is who the tags say; who is on the machine, as
+    ``newest`` tells, is named beside and never instead.
+    """
     return Message(
         event="warned", resource=instance.id, name=instance.title, action=mark.action.value, because=mark.because, at=now,
         policy=policy.name, owner=owner_of(instance, policy.owner), due_at=due_at,
-        keep_it=f'reaper snooze {instance.id} --for 4h --reason "..."',
+        keep_it=f'reaper snooze {instance.id} --for 4h --reason "..."', people=on_it(newest),
     )  # fmt: skip
+
+
+def on_it(newest: Observation | None) -> tuple[str, ...]:
+    """A line for each person on the machine. An unverified voice names nobody."""
+    if newest is None or not newest.verified:
+        return ()
+    return tuple(person_text(person) for person in newest.people or ())
+
+
+def person_text(person: Person) -> str:
+    what = "has a process on a GPU" if person.how == "gpu" else "is logged in"
+    typed = f", typed {span_text(timedelta(seconds=person.idle_s))} ago" if person.idle_s is not None else ""
+    number = f" ({person.uid})" if person.uid is not None and str(person.uid) != person.user else ""
+    return f"{person.user}{number} {what}{typed}"
 
 
 def news(event: str, mark: Mark, instance: Instance | None, policy: Policy | None, because: str, now: datetime) -> Message:

@@ -27,6 +27,7 @@ from reaper.model.policy import Configuration, Mode, Policy, owner_of
 from reaper.model.resource import ResourceId
 from reaper.ports import Brakes, Clock, Cloud, Lease, Message, Store
 from reaper.service import announce
+from reaper.service import lost as losses
 from reaper.service.board import Board, Notice
 from reaper.service.continuity import Continuity
 from reaper.service.execute import Executor, Result
@@ -66,6 +67,7 @@ class CycleResult:
     configuration_refused: str | None = None
     brake: str | None = None
     budget_left: dict[tuple[str, str], float] = field(default_factory=dict)
+    lost: tuple[losses.LostWork, ...] = ()
 
 
 @dataclass(slots=True)
@@ -103,6 +105,8 @@ class Cycle:
         is then the last good one, and nothing is taken away.
         """
         began = self._clock.monotonic()
+        lost = losses.step(self._store, configuration, self._announcer, self._clock.now())
+        written, configuration = configuration, losses.in_effect(configuration, self._store)
         self._announcer.follow(configuration)
         self.executor.begin_cycle()
         this = self._begin(configuration, fetch=True)
@@ -116,11 +120,11 @@ class Cycle:
         jumps = self._fleet.step(this.facts, this.decisions, configuration, this.now)
         self._move_marks(this, configuration, lease)
         rows = self._rows(this, configuration)
-        plan = self._plan(this, rows, configuration, jumps, refused)
+        plan = self._plan(this, rows, configuration, jumps, refused, losses.notes(written, self._store))
         self._publish(rows, this, configuration)
         results = self._carry_out(plan, this, lease, jumps, configuration)
         self._continuity.remember(configuration, self._clock.now())
-        return self._result(began, this, rows, plan, configuration, jumps=jumps, results=results, settled=settled, refused=refused)
+        return self._result(began, this, rows, plan, configuration, jumps=jumps, results=results, settled=settled, refused=refused, lost=lost)
 
     def preview(self, configuration: Configuration, *, fetch: bool) -> CycleResult:
         """
@@ -129,11 +133,12 @@ class Cycle:
         ``fetch``: list the clouds; else the newest kept listing is used.
         """
         began = self._clock.monotonic()
+        written, configuration = configuration, losses.in_effect(configuration, self._store)
         this = self._begin(configuration, fetch=fetch)
         self._decide(this)
         rows = self._rows(this, configuration)
         jumps = read_jumps(self._store)
-        plan = self._plan(this, rows, configuration, jumps, None)
+        plan = self._plan(this, rows, configuration, jumps, None, losses.notes(written, self._store))
         return self._result(began, this, rows, plan, configuration, jumps=jumps)
 
     def _begin(self, configuration: Configuration, *, fetch: bool) -> _Pass:
@@ -145,7 +150,7 @@ class Cycle:
 
     def _result(
         self, began: float, this: _Pass, rows: Sequence[Row], plan: Plan, configuration: Configuration, *, jumps: Sequence[Jump],
-        results: tuple[Result, ...] = (), settled: tuple[Attempt, ...] = (), refused: str | None = None,
+        results: tuple[Result, ...] = (), settled: tuple[Attempt, ...] = (), refused: str | None = None, lost: tuple[losses.LostWork, ...] = (),
     ) -> CycleResult:  # fmt: skip
         stops = budgets.limits(
             configuration.budgets.stops, self._debits(Action.STOP), self._clock.now(), running_in_scope(this.gathering, configuration)
@@ -154,12 +159,12 @@ class Cycle:
             at=this.now, took=timedelta(seconds=self._clock.monotonic() - began), rows=tuple(rows), plan=plan,
             inventory=self._inventory or Inventory(), results=results, settled=settled, events=tuple(this.events), jumps=tuple(jumps),
             mode=configuration.mode, configuration_refused=refused, brake=self._brakes.engaged(),
-            budget_left={("stop", limit.window): limit.left for limit in stops},
+            budget_left={("stop", limit.window): limit.left for limit in stops}, lost=lost,
         )  # fmt: skip
 
     def gather(self, configuration: Configuration) -> Gathering:
         """Facts over the newest listing of this process, else the kept one."""
-        now = self._clock.now()
+        now, configuration = self._clock.now(), losses.in_effect(configuration, self._store)
         return Gathering(self._inventory or kept(self._store), read_known(self._store, now), self._watch, configuration, now)
 
     def apply(self, plan: Plan, gathering: Gathering, lease: Lease, running: int, who: str) -> tuple[Result, ...]:
@@ -265,7 +270,7 @@ class Cycle:
             via: str | None = "audit"
         else:
             due_at = lifecycle.earliest(replace(mark, stage=Stage.WARNED), policy, this.now)
-            via = self._announcer.send(announce.warning(mark, instance, policy, due_at, this.now), policy.warn.via)
+            via = self._announcer.send(announce.warning(mark, instance, policy, due_at, this.now, this.facts[mark.resource].newest), policy.warn_for(mark.cause).via)
         if via is None:
             _log.warning("no channel accepted the warning", resource=str(mark.resource), via=list(policy.warn.via))
             return mark
@@ -309,7 +314,9 @@ class Cycle:
             rows.append(Row(decision, candidate, due_at))
         return rows
 
-    def _plan(self, this: _Pass, rows: Sequence[Row], configuration: Configuration, jumps: Sequence[Jump], refused: str | None) -> Plan:
+    def _plan(
+        self, this: _Pass, rows: Sequence[Row], configuration: Configuration, jumps: Sequence[Jump], refused: str | None, notes: Sequence[str]
+    ) -> Plan:
         stopped_by = ("configuration", f"the newest configuration is refused: {refused}") if refused is not None else None
         brake = self._brakes.engaged()
         if brake is not None:
@@ -319,6 +326,7 @@ class Cycle:
             f"p-{this.now:%Y%m%dT%H%M%S}-{uuid4().hex[:6]}", this.now, configuration, [row.candidate for row in rows], debits,
             running_in_scope(this.gathering, configuration), jumps, stopped_by,
         )  # fmt: skip
+        plan = replace(plan, notes=(*notes, *plan.notes))
         self._store.save_plan(plan)
         return plan
 

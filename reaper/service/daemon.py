@@ -165,7 +165,7 @@ class Daemon:
             machines[key] = machines.get(key, 0) + 1
             mark, policy = row.candidate.mark, row.candidate.policy
             if mark is not None and policy is not None and mark.stage is Stage.WARNED:
-                left = max((policy.warn.wait - mark.waited).total_seconds(), 0.0)
+                left = max((policy.warn_for(mark.cause).wait - mark.waited).total_seconds(), 0.0)
                 mode = policy.mode if result.mode is Mode.ENFORCE else Mode.OBSERVE
                 near.append(NearReap(str(mark.resource), policy.name, mode.value, left))
             newest = self.watch.newest(row.decision.resource)
@@ -176,6 +176,8 @@ class Daemon:
             machines=machines, near=near, report_ages=ages, budget_left=result.budget_left,
             breaker_open=bool(blocked), breaker_blocked=len(blocked),
         )  # fmt: skip
+        for _ in result.lost:
+            self.metrics.work_lost()
         self.metrics.kill_switch(result.brake is not None)
         self.metrics.cycle_finished(seconds=result.took.total_seconds(), at=result.at, fleet=fleet)
         for attempt in (*result.settled, *(r.attempt for r in result.results if r.attempt is not None)):

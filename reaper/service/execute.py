@@ -32,6 +32,7 @@ from reaper.model.policy import Configuration, CountBudget, Mode
 from reaper.model.resource import ResourceId
 from reaper.ports import Brakes, Clock, Cloud, Lease, Store
 from reaper.service.gather import Gathering, read_known
+from reaper.service.lost import put_back
 
 _log = log.get(__name__)
 
@@ -172,6 +173,9 @@ class Executor:
             raise Withdrawn("second look", decision.because)
         if facts.policy is None or facts.policy.mode is not Mode.ENFORCE:
             raise Withdrawn("mode", "its policy is in observe")
+        lost = put_back(facts.policy, self._store)
+        if lost is not None:
+            raise Withdrawn("mode", lost)
         mark = self._marks().get((planned.resource, planned.action))
         if mark is None:
             raise Withdrawn("mark", "its mark is gone")

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from reaper import log
 from reaper.decide.breaker import Jump, Turn, jump, turned
@@ -10,7 +10,7 @@ from reaper.decide.facts import Facts
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.decision import Decision
 from reaper.model.kinds.instance import InstanceState
-from reaper.model.policy import Configuration
+from reaper.model.policy import Configuration, JobEndedTerms, Policy
 from reaper.model.resource import ResourceId
 from reaper.model.signal import Activity
 from reaper.ports import Store
@@ -46,8 +46,7 @@ class FleetWatch:
         still = tuple(j for j in self._jumps if now < j.until)
         known = {resource for j in still for resource in j.machines}
         # They need their term and their wait to become due at all; blocked for less, the breaker would end just as it is needed.
-        terms = (max(p.idle.held_for, p.idle.idle_for) + p.idle.idle_for + p.warn.wait for p in configuration.policies)
-        term = max(terms, default=configuration.cycle)
+        term = max((_longest(policy) for policy in configuration.policies), default=configuration.cycle)
         found = jump(tuple(self._turns.values()), configuration.budgets.breaker, now, term)
         if found is not None and not set(found.machines) <= known:
             still = (*still, found)
@@ -65,6 +64,12 @@ class FleetWatch:
         if activity is Activity.BUSY or facts.quiet is None or facts.quiet.last_busy is None:
             return None
         return Turn(facts.instance.id, facts.quiet.since, Activity.BUSY, activity, agent)
+
+
+def _longest(policy: Policy) -> timedelta:
+    """From turning idle to due, whatever the cause."""
+    terms, ended = policy.idle, policy.job_ended or JobEndedTerms(timedelta(0), policy.warn)
+    return max(terms.held_for, terms.idle_for, ended.ended_for) + terms.idle_for + max(policy.warn.wait, ended.warn.wait)
 
 
 def read_jumps(store: Store) -> tuple[Jump, ...]:

@@ -167,8 +167,9 @@ class Gathering:
     def _quiet(self, resource: ResourceId, policies: tuple[Policy, ...]) -> Quiet | None:
         if not policies:
             return None
-        terms = policies[0].idle
-        return self._watch.quiet(resource, self._limits[policies[0].name], (terms.idle_for, terms.held_for), served=True)
+        terms, ended = policies[0].idle, policies[0].job_ended
+        spans = (terms.idle_for, terms.held_for, *((ended.ended_for,) if ended is not None else ()))
+        return self._watch.quiet(resource, self._limits[policies[0].name], spans, served=True)
 
     def _member(self, resource: ResourceId, now: datetime) -> Member:
         """Each asks for all the others: in a gang of hundreds the same answer at the same moment is looked up once."""

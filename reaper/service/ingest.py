@@ -18,9 +18,10 @@ from reaper.errors import ReaperError
 from reaper.log import get
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.resource import ResourceId
-from reaper.model.signal import GpuWindow, LoaderWindow, Observation, Totals, Voice
+from reaper.model.signal import GpuWindow, Holder, Job, LoaderWindow, LocalDisk, Observation, Person, Totals, Voice
 from reaper.ports import Clock, Store, Token
 from reaper.service.board import Board
+from reaper.service.lost import record as record_lost
 from reaper.service.voices import Clash, Heard, Spoken, hear, overhear, overlap
 from reaper.service.watch import Watch
 
@@ -103,10 +104,10 @@ class Ingest:
                 Reason.TOO_OLD, "age_s", f"is {report.age_s:.0f}, more than {hours:.0f} h", "drop it: no decision looks back so far", str(resource)
             )
         with self._locks[hash(resource) % _LOCKS]:
-            kept, verified = self._keep(seen, token, now)
+            kept, verified = self._keep(seen, token, now, report.lost)
         return Accepted(self._answer(report.seq, resource), duplicate=not kept, verified=verified)
 
-    def _keep(self, seen: Observation, token: Token, now: datetime) -> tuple[bool, bool]:
+    def _keep(self, seen: Observation, token: Token, now: datetime, lost: wire.Lost | None = None) -> tuple[bool, bool]:
         """Whether it was kept (else a duplicate), and whether it is believed."""
         voice = self._store.voice(seen.resource)  # from the store: another process may hear the second speaker
         known, clash = self._compare(seen, voice)
@@ -116,6 +117,8 @@ class Ingest:
         seen = replace(seen, verified=heard.verified)
         if heard.distrust_since is not None:
             self._distrust(seen, heard, now)
+        if lost is not None:  # before the new boot is known: should this break off, the agent's next try finds it as it was
+            record_lost(self._store, seen, lost.boot_id, lost.peak_ratio, lost.because, voice, now)
         if not self._store.add_observation(seen, heard.voice):
             return False, False
         self._spoken.add(seen)
@@ -234,6 +237,11 @@ def _observation(report: wire.Report, resource: ResourceId, now: datetime) -> Ob
         orchestrators=host.orchestrators,
         hook_installed=report.hooks is not None and report.hooks.installed,
         hook_outcome=report.hooks.outcome if report.hooks is not None else None,
+        disks=tuple(LocalDisk(disk.device, disk.use, disk.mount, disk.used_ratio, disk.written_age_s) for disk in report.disks)
+        if report.disks is not None
+        else None,
+        jobs=tuple(Job(job.id, job.ended_age_s, job.launcher, job.launcher_known) for job in report.jobs) if report.jobs is not None else None,
+        people=tuple(Person(who.user, who.uid, who.how, who.idle_s) for who in report.people) if report.people is not None else None,
     )
 
 
@@ -250,6 +258,7 @@ def _gpu(gpu: wire.Gpu) -> GpuWindow:
         energy_j=gpu.energy_j,
         processes=gpu.processes,
         trouble=gpu.trouble,
+        holders=tuple(Holder(h.pid, h.name, h.user, h.mem_bytes, h.since_s) for h in gpu.holders) if gpu.holders is not None else None,
     )
 
 

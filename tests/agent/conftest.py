@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.agent.doubles import Lines, ManualClock
+from tests.agent.driven import makes
 from tests.fakes import nvml
 
 
@@ -35,3 +36,9 @@ def driver(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> An
     state = nvml.State(tmp_path / "gpus")
     monkeypatch.setenv(nvml.STATE_VARIABLE, str(state.path))
     return state
+
+
+@pytest.fixture
+def make(driver: Any, log: Lines) -> Any:
+    """`make("count 2", "gpu 0 util 97")` gives a source of GPUs over the fake driver, and its clock."""
+    yield from makes(driver, log)

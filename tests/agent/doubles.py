@@ -21,17 +21,26 @@ BOOT = "5f0c9c5e-0000-4000-8000-000000000001"
 
 
 class ManualClock:
-    """Both clocks stand still until moved. ``wait`` moves them on by what was to be waited, unless the event comes first."""
+    """All clocks stand still until moved. ``wait`` moves them on by what was to be waited, unless the event comes first."""
 
     def __init__(self, boot_s: float = 1000.0) -> None:
         self.now_s = boot_s
+        self.slept = 0.0
         self.wall = datetime(2026, 3, 1, 12, 0, tzinfo=timezone.utc)
 
     def boot_s(self) -> float:
         return self.now_s
 
+    def slept_s(self) -> float:
+        return self.slept
+
     def utc(self) -> datetime:
         return self.wall
+
+    def sleep(self, for_s: float) -> None:
+        """The machine sleeps: what runs sees nothing of it, and the boot clock goes on."""
+        self.move(for_s)
+        self.slept += for_s
 
     def move(self, by_s: float) -> None:
         self.now_s += by_s

@@ -6,13 +6,12 @@ import os
 from pathlib import Path
 from typing import Any, Dict, Optional, Tuple
 
-import psutil
 import pytest
 
 from agent import host, pci
 from agent.build import host as rates
 from agent.build import totals
-from agent.host import PsutilHost
+from agent.host import ProcHost
 from agent.readings import HostReading
 from agent.report import Gpu
 
@@ -59,46 +58,149 @@ def test_nobodys_work_goes_by_the_kernels_short_name(tmp_path: Path) -> None:
 
 
 def test_this_machine_can_be_read() -> None:
-    seen = PsutilHost().read()
+    seen = ProcHost().read()
 
     assert seen.cpu_total_s is not None
     assert seen.cpu_busy_s is not None
     assert 0 < seen.cpu_busy_s <= seen.cpu_total_s
-    assert seen.cpus == psutil.cpu_count()
+    assert seen.cpus == os.cpu_count()
     assert seen.mem_used_ratio is not None
     assert 0 < seen.mem_used_ratio < 1
 
 
-class Counters:
-    def __init__(self, **facts: int) -> None:
-        self.__dict__.update(facts)
+STAT = "cpu  100 0 50 800 50 0 0 0 30 0\ncpu0 100 0 50 800 50 0 0 0 30 0\nprocesses 1000\n"
 
 
-def test_bytes_are_counted_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def counters(root: Path) -> Path:
+    """A /proc of a machine with every kind of disk and interface."""
+    (root / "net").mkdir(parents=True)
+    disks = ("nvme0n1", "nvme0n1p1", "dm-0", "loop0")
+    (root / "diskstats").write_text("".join(" 259 0 %s 9 9 20 9 9 9 3 9 9 9 9\n" % name for name in disks))
+    lines = ["%6s: 1000 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0" % name for name in ("lo", "ens5", "docker0", "veth12")]
+    (root / "net" / "dev").write_text("Inter-| Receive\n face |bytes\n" + "\n".join(lines) + "\n")
+    (root / "stat").write_text(STAT)
+    (root / "meminfo").write_text("MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 750 kB\n")
+    return root
+
+
+def test_counters_of_a_machine(tmp_path: Path) -> None:
+    seen = ProcHost(counters(tmp_path / "proc"), tmp_path).read()
+    ticks = os.sysconf("SC_CLK_TCK")
+
+    assert (seen.cpu_busy_s, seen.cpu_total_s, seen.mem_used_ratio) == (150 / ticks, 1000 / ticks, 0.25)
+
+
+def test_bytes_are_counted_once_each(tmp_path: Path) -> None:
     """Partitions, stacked devices, loopback and container pairs carry bytes that are counted elsewhere."""
     for name in ("nvme0n1", "dm-0", "loop0"):
         (tmp_path / "block" / name).mkdir(parents=True)
     (tmp_path / "class" / "net" / "ens5" / "device").mkdir(parents=True)
-    disks = {n: Counters(read_bytes=100, write_bytes=10) for n in ("nvme0n1", "nvme0n1p1", "dm-0", "loop0")}
-    cards = {n: Counters(bytes_recv=1000, bytes_sent=1) for n in ("lo", "ens5", "docker0", "veth12")}
-    monkeypatch.setattr(psutil, "disk_io_counters", lambda perdisk: disks)
-    monkeypatch.setattr(psutil, "net_io_counters", lambda pernic: cards)
-    seen = PsutilHost(sys=tmp_path).read()
+    seen = ProcHost(counters(tmp_path / "proc"), tmp_path).read()
 
-    assert (seen.disk_bytes, seen.net_bytes) == (110, 1001)
+    assert (seen.disk_bytes, seen.net_bytes) == (23 * 512, 1001)
 
 
-@pytest.mark.parametrize("error", [PermissionError("no"), psutil.AccessDenied(), FileNotFoundError("gone"), RuntimeError("odd")])
-def test_counter_that_cannot_be_read_is_absent(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def fail(**arguments: Any) -> Any:
-        raise error
+@pytest.mark.parametrize("content", [None, "", "nonsense\n", "cpu 1 2\nnonsense nonsense nonsense\n: : :\n"], ids=["gone", "empty", "words", "odd"])
+@pytest.mark.parametrize(
+    ("file", "figures"),
+    [
+        ("stat", {"cpu_busy_s", "cpu_total_s"}),
+        ("meminfo", {"mem_used_ratio"}),
+        ("diskstats", {"disk_bytes"}),
+        ("net/dev", {"net_bytes"}),
+    ],
+)
+def test_counter_that_cannot_be_read_is_absent_alone(tmp_path: Path, file: str, figures: "set[str]", content: Optional[str]) -> None:
+    proc = counters(tmp_path / "proc")
+    (proc / "1").mkdir()
+    (proc / "1" / "comm").write_text("systemd\n")
+    (proc / file).unlink()
+    if content is not None:
+        (proc / file).write_text(content)
+    seen = ProcHost(proc, tmp_path).read()
 
-    monkeypatch.setattr(psutil, "disk_io_counters", fail)
-    monkeypatch.setattr(psutil, "net_io_counters", fail)
-    seen = PsutilHost().read()
+    assert {name for name, value in vars(seen).items() if value is None} == figures
 
-    assert (seen.disk_bytes, seen.net_bytes) == (None, None)
-    assert seen.cpus is not None
+
+class Host:
+    """A process table whose names can be changed; it counts how many names are read."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+        self.root, self.forks, self.reads = root, 1000, 0
+        real = host.name_of
+        (root / "sys" / "kernel").mkdir(parents=True)
+        (root / "sys" / "kernel" / "pid_max").write_text("32768\n")
+        for pid in range(1, count + 1):
+            self.name(pid, "sleep")
+        self._watch = host.Orchestrators(root)
+
+        def counting(pid: int, proc: Path) -> Optional[str]:
+            self.reads += 1
+            return real(pid, proc)
+
+        monkeypatch.setattr(host, "name_of", counting)
+
+    def name(self, pid: int, name: str) -> None:
+        (self.root / str(pid)).mkdir(exist_ok=True)
+        (self.root / str(pid) / "comm").write_text(name + "\n")
+
+    def look(self) -> Optional[Tuple[str, ...]]:
+        self.reads = 0
+        return self._watch.look(self.forks)
+
+
+def test_few_names_are_read_anew_each_time_on_a_crowded_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Host(tmp_path, monkeypatch, 320)
+    reads = []
+    for _ in range(4):
+        crowd.look()
+        reads.append(crowd.reads)
+
+    assert reads == [321, 321, 21, 21]  # each twice, then a sixteenth; and process 1 first
+
+
+def test_new_orchestrator_is_found_at_once_and_even_if_it_was_just_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Host(tmp_path, monkeypatch, 320)
+    for _ in range(3):
+        crowd.look()
+    crowd.name(400, "kubelet")
+    crowd.name(401, "sh")
+    first = crowd.look()
+    crowd.name(401, "slurmd")  # exec
+
+    assert (first, crowd.look()) == (("kubelet",), ("kubelet", "slurmd"))
+
+
+def test_old_process_that_becomes_an_orchestrator_is_found_within_sixteen_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Host(tmp_path, monkeypatch, 320)
+    for _ in range(3):
+        crowd.look()
+    crowd.name(177, "nomad")
+
+    assert ("nomad",) in [crowd.look() for _ in range(16)]
+    assert crowd.look() == ("nomad",)
+
+
+def test_orchestrator_that_became_something_else_is_gone_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Host(tmp_path, monkeypatch, 320)
+    crowd.name(177, "raylet")
+    seen = [crowd.look() for _ in range(4)]
+    crowd.name(177, "bash")
+
+    assert (seen, crowd.look()) == ([("raylet",)] * 4, ())
+
+
+@pytest.mark.parametrize("forks", [40_000, 900, None], ids=["all_numbers_may_have_been_given_anew", "counter_ran_backwards", "not_known"])
+def test_all_names_are_read_when_a_number_may_stand_for_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forks: Optional[int]
+) -> None:
+    crowd = Host(tmp_path, monkeypatch, 320)
+    for _ in range(3):
+        crowd.look()
+    crowd.name(177, "kubelet")
+    crowd.forks = forks  # type: ignore[assignment]
+
+    assert crowd.look() == ("kubelet",)
 
 
 def test_a_mount_is_never_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,9 +209,8 @@ def test_a_mount_is_never_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: Any, **named: Any) -> Any:
         raise AssertionError("looked at a mount")
 
-    for owner, name in ((os, "statvfs"), (psutil, "disk_usage"), (psutil, "disk_partitions")):
-        monkeypatch.setattr(owner, name, fail)
-    PsutilHost().read()
+    monkeypatch.setattr(os, "statvfs", fail)
+    ProcHost().read()
 
 
 BEFORE = HostReading(cpu_busy_s=100.0, cpu_total_s=1000.0, disk_bytes=1000, net_bytes=1000)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 import pytest
 
-from agent.loader import ProcLoaders, TreeSpan, stood_low
+from agent.loader import FAMILY_EVERY, ProcLoaders, TreeSpan, stood_low
 from agent.readings import GpuReading, Sample, TreeReading
 
 
@@ -93,9 +94,9 @@ def test_reads_of_a_new_worker_count_whole(proc: FakeProc) -> None:
     source.look([held(10)])
     proc.process(10, children=[11])
     proc.process(11, io=700)
-    (tree,) = source.look([held(10)]) or ()
+    trees = [source.look([held(10)]) or () for _ in range(FAMILY_EVERY)]  # families are looked up anew now and then
 
-    assert tree.read_bytes == 700
+    assert sum(tree.read_bytes or 0 for (tree,) in trees) == 700
 
 
 def test_worker_that_ended_takes_nothing_back(proc: FakeProc) -> None:
@@ -221,3 +222,44 @@ def test_tree_seen_only_once_has_no_sums() -> None:
     loader = TreeSpan().add(FIRST, True).close("pid-1", 4.0)
 
     assert (loader.read_bytes, loader.cpu_cores, loader.wait_ratio) == (None, None, None)
+
+
+def working(pid: int) -> GpuReading:
+    return replace(held(pid), samples=HIGH)
+
+
+def test_tree_whose_gpus_work_is_read_at_every_third_look_and_nothing_it_did_is_lost(proc: FakeProc) -> None:
+    source = loaders(proc)
+    span = TreeSpan()
+    for beat in range(10):
+        proc.process(10, io=1000 * beat, ticks=100 * beat)
+        (tree,) = source.look([working(10)]) or ()
+        span = span.add(tree, stood_low(tree.gpus, [working(10)]))
+    loader = span.close("pid-10", 50.0)
+
+    assert (span.beats, span.known, span.waited) == (10, 9, 0)  # the first sight knows no growth
+    assert (loader.wait_ratio, loader.read_bytes, loader.cpu_cores) == (0.0, 9000, pytest.approx(9 * 100 / 100 / 50.0))
+
+
+def test_tree_that_begins_to_wait_is_read_at_once(proc: FakeProc) -> None:
+    source = loaders(proc)
+    proc.process(10)
+    source.look([working(10)])
+    skipped = source.look([working(10)])
+    proc.process(10, state="D")
+    (tree,) = source.look([held(10)]) or ()
+
+    assert [one.skipped for one in skipped or ()] == [True]
+    assert (tree.skipped, tree.blocked, tree.on_data_path) == (False, True, True)
+
+
+def test_birth_of_a_holder_is_known_at_skipped_looks_too(proc: FakeProc) -> None:
+    source = loaders(proc)
+    proc.process(10)
+    births = []
+    for _ in range(4):
+        source.look([working(10)])
+        births.append(source.born(10))
+
+    assert len(set(births)) == 1
+    assert births[0] is not None

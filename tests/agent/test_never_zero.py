@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.build import OpenWindow
@@ -78,7 +78,7 @@ beats = st.lists(st.dictionaries(st.sampled_from(CALLS), st.sampled_from(CODES),
 
 
 @given(beats, st.sampled_from([1.0, 5.0, 40.0]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_sequence_of_failures_turns_absent_into_zero(failures: List[Dict[str, int]], pause_s: float) -> None:
     clock = ManualClock()
     driver = BusyDriver(clock)

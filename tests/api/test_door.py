@@ -1,5 +1,6 @@
 """The door over real HTTP, with a real store behind it."""
 
+import gzip
 import http.client
 import json
 import socket
@@ -244,11 +245,36 @@ def test_only_json_is_taken(door, kind):
     assert (status, error(answer)["code"]) == (415, "wrong-type")
 
 
-def test_compressed_body_is_refused(door):
-    status, answer, _ = door.post(Content_Encoding="gzip")
+def test_gzip_body_is_taken_and_the_answer_says_so(door):
+    plain, _, headers = door.post(Content_Encoding="identity")
+    packed = door.post(gzip.compress(body(2)), Content_Encoding="gzip")[0]
 
-    assert (status, error(answer)["path"]) == (415, "content-encoding")
-    assert door.post(Content_Encoding="identity")[0] == 202
+    assert (plain, packed, headers["Accept-Encoding"]) == (202, 202, "gzip")
+    assert len(door.kept()) == 2
+
+
+def test_other_compression_is_refused_with_what_is_taken(door):
+    status, answer, headers = door.post(Content_Encoding="br")
+
+    assert (status, error(answer)["path"], headers["Accept-Encoding"]) == (415, "content-encoding", "gzip")
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "code"),
+    [
+        (b"{}", 400, "not-gzip"),
+        (gzip.compress(b"{}")[:-4], 400, "not-gzip"),
+        (gzip.compress(b"{}") * 2, 400, "not-gzip"),
+        (gzip.compress(b" " * 50 * 1024 * 1024), 413, "too-large"),
+        (gzip.compress(b" " * (MAX_BODY_BYTES + 1)), 413, "too-large"),
+    ],
+    ids=["not_gzip", "cut_off", "two_members", "bomb", "a_byte_too_many"],
+)
+def test_gzip_body_that_is_none_or_hides_too_much_is_refused(door, text, status, code):
+    found, answer, _ = door.post(text, Content_Encoding="gzip")
+
+    assert (found, error(answer)["code"]) == (status, code)
+    assert door.kept() == []
 
 
 def test_announced_size_beyond_the_bound_is_refused_unread(door):

@@ -6,10 +6,11 @@ import pytest
 
 from reaper.model.kinds.instance import InstanceState
 from reaper.model.mark import Stage
+from reaper.model.signal import Holder, Job, Person
 from reaper.service.snooze import snooze
 from tests import builders as make
 from tests.builders import HERE, HOUR, MINUTE, NOW
-from tests.cli.conftest import Room
+from tests.cli.conftest import ENFORCING, Room
 
 
 @pytest.mark.parametrize("id", ["trainer", "i-01", str(make.resource())])
@@ -163,3 +164,47 @@ def test_a_stopped_machine_of_somebody_else_is_not_called_ours(room: Room) -> No
     room.list_all()
 
     assert "stopped by us" not in room.reaper("why", "trainer").out
+
+
+def test_who_holds_a_gpu_which_jobs_ended_and_who_is_there_is_shown(room: Room) -> None:
+    room.machine()
+    room.list_all()
+    room.report(
+        gpus=(make.gpu(processes=1, mem_used_bytes=8 << 30, holders=(Holder(4711, "python3", "mia", 8 << 30, 900.0), Holder(12))),),
+        loaders=(make.loader(),),
+        jobs=(Job("a", 3600.0, launcher_known=True), Job("b", 60.0, "bash", True), Job("c"), Job("d", 5.0, launcher_known=False), Job("e", 5.0)),
+        people=(Person("mia", 1001, "login", 240.0), Person("1234", 1234, "gpu")),
+    )
+    answer, told = room.reaper("why", "trainer"), room.reaper("why", "trainer", "--json").json
+
+    assert "held: GPU-0 by python3 (pid 4711) of mia, 8.0 GiB, for 15m with nothing running" in answer.out
+    assert "held: GPU-0 by a process we cannot see (pid 12)" in answer.out
+    assert "job a: last GPU process ended 1h before the report's end, and no launcher of it lives" in answer.out
+    assert "its launcher bash lives, so it has not ended" in answer.out
+    assert "job c: a process of it is on a GPU" in answer.out
+    assert "job d: last GPU process ended 5s before the report's end; whether a launcher of it lives cannot be seen" in answer.out
+    assert "on it: mia (1001) is logged in, typed 4m ago" in answer.out
+    assert "on it: 1234 has a process on a GPU" in answer.out
+    assert [(j["id"], j["over"]) for j in told["jobs"]] == [("a", True), ("b", False), ("c", False), ("d", False), ("e", False)]
+    assert told["holders"][0] == {"gpu": "GPU-0", "pid": 4711, "name": "python3", "user": "mia", "mem_bytes": 8 << 30, "since_s": 900.0}
+    assert [p["user"] for p in told["people"]] == ["mia", "1234"]
+
+
+def test_what_the_agent_did_not_tell_of_is_null_and_not_empty(room: Room) -> None:
+    room.machine()
+    room.list_all()
+    room.report()
+    told = room.reaper("why", "trainer", "--json").json
+
+    assert (told["jobs"], told["people"], told["holders"]) == (None, None, [])
+
+
+def test_end_of_a_job_is_explained_with_its_own_term(room: Room) -> None:
+    room.configure(ENFORCING.replace('warn = { for = "5m"', 'job_ended = { for = "6m", warn = "5m" }\nwarn = { for = "5m"').replace('idle = { for = "10m"', 'idle = { for = "18m"'))
+    room.machine()
+    room.list_all()
+    room.report(jobs=(Job("session-3.scope@500", 600.0, launcher_known=True),))
+    answer = room.reaper("why", "trainer")
+
+    assert "cause job-ended" in answer.out
+    assert re.search(r"job-ended +nominate stop .* 10m +6m +20s +another job", answer.out)

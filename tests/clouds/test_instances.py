@@ -131,10 +131,14 @@ def gpu(name: str, count: int | None, maker: str = "NVIDIA", **more: Any) -> dic
     return {"Name": name, "Manufacturer": maker, **({} if count is None else {"Count": count}), **more}
 
 
+def store(*counts: int | None) -> dict[str, Any]:
+    return {"InstanceStorageInfo": {"Disks": [{"SizeInGB": 900, "Type": "ssd"} | ({} if count is None else {"Count": count}) for count in counts]}}
+
+
 @pytest.mark.parametrize(
     ("raw", "facts"),
     [
-        pytest.param({"InstanceStorageSupported": False}, TypeFacts(0, None, False), id="a type without GPUs has none"),
+        pytest.param({"InstanceStorageSupported": False}, TypeFacts(0, None, False, 0), id="a type without GPUs has none"),
         pytest.param({}, TypeFacts(0, None, None), id="storage that is not told is not known"),
         pytest.param({"GpuInfo": {"Gpus": [gpu("H100", 8)]}, "InstanceStorageSupported": True}, TypeFacts(8, "H100", True), id="eight"),
         pytest.param({"GpuInfo": {"Gpus": [gpu("Radeon Pro V520", 1, "AMD")]}}, TypeFacts(1, "Radeon Pro V520", None), id="another maker counts"),
@@ -144,6 +148,10 @@ def gpu(name: str, count: int | None, maker: str = "NVIDIA", **more: Any) -> dic
         pytest.param({"GpuInfo": {"Gpus": [gpu("A", 1), gpu("B", None)]}}, TypeFacts(None, "A+B", None), id="half a count is not known"),
         pytest.param({"GpuInfo": {"Gpus": [gpu("L4", 0)]}}, TypeFacts(None, "L4", None), id="a GPU of which there is none"),
         pytest.param({"GpuInfo": {}}, TypeFacts(None, None, None), id="details without devices are not known"),
+        pytest.param({"InstanceStorageSupported": True, **store(8)}, TypeFacts(0, None, True, 8), id="eight local disks"),
+        pytest.param({"InstanceStorageSupported": True, **store(1, 2)}, TypeFacts(0, None, True, 3), id="two kinds of local disks add up"),
+        pytest.param({"InstanceStorageSupported": True, **store(1, None)}, TypeFacts(0, None, True), id="half a count of disks is not known"),
+        pytest.param({"InstanceStorageSupported": True, **store()}, TypeFacts(0, None, True), id="disks that are not told are not none"),
         pytest.param({"NeuronInfo": {"NeuronDevices": [{"Count": 16}]}}, TypeFacts(0, None, None), id="neuron chips are not GPUs"),
     ],
 )

@@ -41,6 +41,7 @@ def full() -> dict[str, Any]:
                 "idle": {"for": "6h", "held_for": "48h"},
                 "warn": {"for": "30m", "quiet": "ignore"},
                 "busy": {"disk_mib_s": 7.5},
+                "job_ended": {"for": "45m", "warn": "20m", "quiet": "ignore"},
                 "starved_above": "40%",
                 "orchestrator": "ignore",
                 "scarce": {"types": ["p5.48xlarge"], "action": "report"},

@@ -43,7 +43,7 @@ def test_good_configuration_is_told_with_its_terms_and_remarks(good: Path, capsy
     assert "idle for 2h, held for 10h, GPU at most 5%" in out
     assert "protected: 0 in force, 1 ended" in out
     assert "was [bold]long[/bold] ago" in out
-    assert "local_nvme = discard is honoured as hold" in out
+    assert 'policy.all: local_nvme = "discard" stops machines whatever is on their local disks' in out
     assert "4 an hour, 20 a day, 5% of the fleet an hour (at least 1)" in out
     assert "sesame" not in out
 
@@ -110,3 +110,15 @@ def test_vanished_configuration_is_not_the_built_in_one(tmp_path: Path, capsys: 
 
     assert code == 2
     assert "cannot be read" in capsys.readouterr().out
+
+
+def test_end_of_a_job_is_told_with_its_own_term_and_hours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "ended.toml"
+    file.write_text('schema = 1\n[policy.all]\njob_ended = { for = "15m", warn = "30m", quiet = "ignore" }\n', encoding="utf-8")
+    call(str(file))
+    people = capsys.readouterr().out
+    call(str(file), "--json")
+    machines = json.loads(capsys.readouterr().out.splitlines()[-1])
+
+    assert "job ended for 15m: warns 30m ahead, at any hour" in people
+    assert machines["policies"][0]["job_ended"] == {"for_s": 900, "warn_for_s": 1800, "quiet": None}

@@ -18,10 +18,12 @@ from reaper.model.policy import (
     Claim,
     Configuration,
     CountBudget,
+    JobEndedTerms,
     Mode,
     Policy,
     Scope,
     Selector,
+    Warn,
 )
 from reaper.model.schedule import DailyHours
 from tests.config.documents import full, minimal
@@ -190,6 +192,10 @@ CHANGES: list[tuple[str, Any]] = [
     ("busy", {"cpu": "11%"}),
     ("busy", {"disk_mib_s": 6}),
     ("busy", {"net_mib_s": 6}),
+    ("job_ended", {}),
+    ("job_ended", {"for": "44m"}),
+    ("job_ended", {"warn": "31m"}),
+    ("job_ended", {"quiet": "ignore"}),
     ("min_age", "46m"),
     ("starved_above", "31%"),
     ("orchestrator", "ignore"),
@@ -246,12 +252,47 @@ def test_default_written_out_has_the_digest_of_the_default() -> None:
     assert reaper.config.parse(written, "x").digest == reaper.config.parse(minimal(), "y").digest
 
 
+def job_ended_of(own: Any, inherited: Any = None) -> JobEndedTerms | None:
+    document = {**minimal(), "defaults": {"warn": {"for": "1h", "quiet": "20:00-08:00 Europe/Berlin", "via": ["log"]}}}
+    document["defaults"] |= {"job_ended": inherited} if inherited is not None else {}
+    document["policy"] = {"all": {"job_ended": own} if own is not None else {}}
+    return reaper.config.parse(document, "test").policies[0].job_ended
+
+
+NIGHT = DailyHours(time(20), time(8), "Europe/Berlin")
+
+
+@pytest.mark.parametrize(("own", "inherited", "expected"), [
+    (None, None, None),
+    ("off", None, None),
+    ("off", {"for": "15m"}, None),
+    (None, "off", None),
+    ({}, None, (45, 60, NIGHT)),
+    ({"for": "15m"}, None, (15, 60, NIGHT)),
+    ({"for": "15m", "warn": "30m", "quiet": "ignore"}, None, (15, 30, None)),
+    ({"quiet": "22:00-06:00 Europe/Berlin"}, None, (45, 60, DailyHours(time(22), time(6), "Europe/Berlin"))),
+    (None, {"for": "15m", "warn": "30m", "quiet": "ignore"}, (15, 30, None)),
+    ({"warn": "10m"}, {"for": "15m", "warn": "30m", "quiet": "ignore"}, (15, 10, None)),
+    ({}, "off", (45, 60, NIGHT)),
+], ids=str)  # fmt: skip
+def test_job_ended_inherits_key_by_key_and_is_no_cause_unless_written(own: Any, inherited: Any, expected: Any) -> None:
+    got = job_ended_of(own, inherited)
+
+    if expected is None:
+        assert got is None
+        return
+    assert got is not None
+    assert (got.ended_for, got.warn) == (timedelta(minutes=expected[0]), Warn(timedelta(minutes=expected[1]), expected[2], ("log",)))
+
+
 def remarks_of(**changes: Any) -> str:
     return "\n".join(reaper.config.remarks(reaper.config.parse({**full(), **changes}, "test"), NOW))
 
 
 def test_remarks_call_out_what_is_allowed_and_should_be_seen() -> None:
-    assert "honoured as hold" in remarks_of()
+    assert "local" not in remarks_of()
+    assert 'local_nvme = "discard" stops machines whatever' in remarks_of(policy={"a": {"local_nvme": "discard"}})
+    assert "local_scratch means nothing" in remarks_of(policy={"a": {"local_nvme": "hold", "local_scratch": ["/scratch"]}})
     assert "the log alone" not in remarks_of()
     assert "policy.exploration enforces with the log alone" in remarks_of(defaults={})
     assert "will not act" in remarks_of(mode="observe")
@@ -262,6 +303,8 @@ def test_remarks_call_out_what_is_allowed_and_should_be_seen() -> None:
     assert "budget.starts holds a limit of 0" in remarks_of(budget={"starts": {"per_day": 0}})
     assert "clouds.aws.accounts is not written" in remarks_of(clouds={"aws": {}})
     assert "every AWS call goes to http://127.0.0.1:5000" in remarks_of(clouds={"aws": {"endpoint": "http://127.0.0.1:5000"}})
+    assert "job_ended.for is not shorter" in remarks_of(policy={"a": {"idle": {"for": "30m"}, "job_ended": {}}})
+    assert "job_ended" not in remarks_of()
     assert "computes at up to 50%" in remarks_of(policy={"a": {"idle": {"gpu_at_most": "50%"}}})
 
 

@@ -231,6 +231,8 @@ def test_days_of_windows_keep_few_steps():
         ("our clock stepped", [*minutes(1, 2, 3), *minutes(4, 5, step_s=200.0)], 2 * MINUTE),
         ("our clock stepped back", [*minutes(1, 2, 3), *minutes(4, 5, step_s=-200.0)], 2 * MINUTE),
         ("late on the way", [*minutes(1, 2, 3), *minutes(4, 5, step_s=20.0)], 5 * MINUTE),
+        ("a short sleep that cut a window", [*minutes(1), window(80.0, length_s=20.0), window(240.0), window(300.0)], 5 * MINUTE),
+        ("a long sleep that cut a window", [*minutes(1), window(80.0, length_s=20.0), window(400.0), window(460.0)], 2 * MINUTE),
         ("unverified windows fill no hole", [*minutes(1, 2), *minutes(3, 4, 5, 6, verified=False), *minutes(7, 8)], 2 * MINUTE),
         ("few unverified windows open none", [*minutes(1, 2), *minutes(3, 4, verified=False), *minutes(5, 6)], 6 * MINUTE),
         ("a long window does not stretch the period", [window(600.0, length_s=600.0), window(1381.0, length_s=600.0)], 10 * MINUTE),
@@ -239,6 +241,12 @@ def test_days_of_windows_keep_few_steps():
 )
 def test_what_opens_a_hole(name, windows, quiet_for):
     assert quiet(windows).quiet_for == quiet_for, name
+
+
+def test_time_slept_is_not_covered():
+    slept = [*minutes(1), window(80.0, (gpu(covered_s=20.0),), length_s=20.0), window(240.0), window(300.0)]
+
+    assert quiet(slept, spans=(5 * MINUTE,)).covered[5 * MINUTE][0] == pytest.approx(200 / 300, abs=0.01)
 
 
 def test_no_verified_window_in_the_stretch_is_no_answer():

@@ -6,7 +6,22 @@ import pytest
 
 from reaper.decide.last_look import last_look
 from reaper.model.mark import Stage
-from tests.builders import DAY, HOUR, MINUTE, NOW, SECOND, facts, gpu, loader, mark, observation, policy, quiet
+from tests.builders import (
+    DAY,
+    HOUR,
+    MINUTE,
+    NOW,
+    SECOND,
+    disk,
+    facts,
+    gpu,
+    loader,
+    local_facts,
+    mark,
+    observation,
+    policy,
+    quiet,
+)
 
 DUE = mark()  # five minutes ago
 
@@ -41,6 +56,9 @@ def test_an_idle_window_begun_after_due_is_the_last_look():
     pytest.param(DUE, facts(distrust="two speak"), "does not show it idle", id="two speak for it"),
     pytest.param(DUE, facts(newest=observation(-HOUR), quiet=quiet(until=NOW + HOUR)), "in the future", id="a window from the future"),
     pytest.param(DUE, facts(newest=observation(window_s=0.0, gpus=(gpu(covered_s=0.0),))), "does not show it idle", id="a window of no length"),
+    pytest.param(DUE, local_facts(disk(used=0.5)), "50.0% used", id="something was put on its local disk"),
+    pytest.param(DUE, local_facts(disk(use="unmounted", mount=None)), "unmounted", id="its local disk was unmounted"),
+    pytest.param(DUE, local_facts(newest=observation()), "does not tell", id="a report without its local disks"),
     pytest.param(DUE, hooked(), "hook said nothing", id="its hook says nothing"),
     pytest.param(DUE, hooked("veto"), "hook said veto", id="its hook vetoes"),
     pytest.param(DUE, hooked("timeout"), "hook said timeout", id="its hook timed out"),

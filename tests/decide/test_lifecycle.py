@@ -12,7 +12,7 @@ from reaper.decide.engine import decide
 from reaper.decide.lifecycle import accepted, advance, earliest
 from reaper.model.decision import Action, FindingKind, Verdict
 from reaper.model.mark import MarkChange, Stage
-from reaper.model.policy import Warn
+from reaper.model.policy import JobEndedTerms, Warn
 from reaper.model.schedule import DailyHours
 from tests.builders import (
     DAY,
@@ -167,10 +167,15 @@ def snoozed_by_ada():
     pytest.param(mark(), decision(action=Action.HIBERNATE), TERMS, "hibernate is nominated instead", id="another action"),
     pytest.param(mark(), decision(Verdict.WAIT, action=Action.TERMINATE), TERMS, "terminate is nominated", id="another action, on hold"),
     pytest.param(mark(), decision(cause="held"), TERMS, "something was put on its GPUs", id="somebody put something on its GPUs"),
+    pytest.param(mark(cause="job-ended"), ACT, TERMS, "gpu-idle nominates it now", id="the end of its job counts no more, idle as it is"),
+    pytest.param(mark(cause="job-ended"), decision(cause="held"), TERMS, "held nominates it now", id="the same, and something is held"),
+    pytest.param(mark(), decision(cause="job-ended"), TERMS, "job-ended nominates it now", id="the end of its job takes over, with a warning of its own"),
+    pytest.param(mark(cause="held"), decision(cause="job-ended"), TERMS, "job-ended nominates it now", id="the same for what was held"),
+    pytest.param(mark(cause="job-ended"), decision(Verdict.WAIT, because="silent agent"), TERMS, "gpu-idle nominates", id="the same while something holds"),
 ])  # fmt: skip
 @pytest.mark.parametrize("stage", list(Stage))
 def test_a_countdown_is_cleared_and_that_is_announced(its, said, terms, why, stage):
-    step = advance(mark(stage), said, terms, NOW, CYCLE)
+    step = advance(mark(stage, cause=its.cause), said, terms, NOW, CYCLE)
 
     assert changes(step)[0] is MarkChange.CLEARED
     assert why in step.events[0].because
@@ -179,6 +184,41 @@ def test_a_countdown_is_cleared_and_that_is_announced(its, said, terms, why, sta
 
 def test_letting_go_of_the_gpus_goes_on_with_the_countdown():
     assert advance(mark(Stage.WARNED, cause="held"), ACT, TERMS, NOW, CYCLE).mark.stage is Stage.WARNED
+
+
+QUICK = policy(warn=NIGHT, job_ended=JobEndedTerms(45 * MINUTE, Warn(30 * MINUTE)))
+ENDED = decision(cause="job-ended")
+
+
+@pytest.mark.parametrize(("said", "terms", "served"), [
+    pytest.param(ENDED, QUICK, 30 * MINUTE, id="the end of a job: its own wait, at night, too"),
+    pytest.param(ACT, QUICK, HOUR + 6 * HOUR, id="idle: the policy's, and not at night"),
+    pytest.param(ENDED, policy(warn=Warn(wait=HOUR)), HOUR, id="no terms of its own any more: the policy's"),
+])  # fmt: skip
+def test_each_cause_is_given_its_own_warning(said, terms, served):
+    warned = berlin(2026, 3, 5, 2, 0)
+    its, _ = accepted(advance(None, said, terms, warned, CYCLE).mark, warned, "log")
+    shown = earliest(its, terms, warned)
+    _, due_at = run(its, terms, warned + CYCLE, 15 * 60, said)
+
+    assert abs(due_at - (warned + served)) <= MINUTE
+    assert abs(shown - due_at) <= 2 * MINUTE
+
+
+def test_wait_served_for_the_end_of_a_job_counts_nothing_for_another_cause():
+    its, due_at = run(None, QUICK, NOW, 60, ENDED)
+    other = advance(its, ACT, QUICK, NOW + HOUR, CYCLE)
+
+    assert (due_at, its.stage) == (NOW + 30 * MINUTE, Stage.DUE)
+    assert changes(other) == [MarkChange.CLEARED, MarkChange.NOMINATED]
+    assert (other.mark.stage, other.mark.waited, other.mark.cause, other.warn) == (Stage.NOMINATED, timedelta(0), "gpu-idle", True)
+
+
+def test_countdown_for_the_end_of_a_job_goes_on_when_the_longer_term_is_over_too():
+    its, _ = run(None, QUICK, NOW, 10, ENDED)
+    both = decision(cause="job-ended", findings=(finding("job-ended"), finding("gpu-idle")))
+
+    assert advance(its, both, QUICK, NOW + 10 * CYCLE, CYCLE).mark.waited == its.waited + CYCLE
 
 
 def test_a_long_gap_counts_two_cycles_at_most():

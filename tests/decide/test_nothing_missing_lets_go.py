@@ -16,7 +16,7 @@ from reaper.decide.guards import GUARDS
 from reaper.model.decision import Verdict
 from reaper.model.kinds.instance import Instance, InstanceState
 from reaper.model.signal import Activity
-from tests.builders import DAY, NOW, facts, held_facts
+from tests.builders import DAY, NOW, facts, held_facts, local_facts
 
 NAN = float("nan")
 NONE, EMPTY, OLD, AHEAD, NO_NUMBER, NEGATIVE = "none", "empty", "old", "ahead", "no number", "negative"
@@ -39,6 +39,8 @@ ALLOWED = {
     ("instance", "gpu_model"): "where the inventory does not tell the type, the count alone has to fit",
     ("instance", "managed_by"): NOTHING_THERE + "; who owns it is told by tags of the listing itself",
     ("instance", "placement_group"): "the gang is joined beforehand, see test_gather",
+    ("instance", "local_store", EMPTY): "its agent shows a disk all the same, which is looked at",
+    ("instance", "local_disks"): "at least one has to be reported, and every reported one is looked at",
     ("instance", "volumes"): KEPT_ASIDE,
     ("instance", "interfaces"): KEPT_ASIDE,
     # the facts
@@ -80,6 +82,9 @@ ALLOWED = {
     ("newest", "totals"): "asked over holes, by the idle clock",
     ("newest", "cpus"): "asked over holes, by the idle clock",
     ("newest", "orchestrators", EMPTY): NOTHING_THERE,
+    ("newest", "jobs"): "the end of a job is a cause of its own, which declines; see its table for the rest",
+    ("newest", "people"): SHOWN,
+    ("newest", "disks"): "the type has no local disks; see the table of local_data for one that has",
     ("newest", "hook_installed"): "asked by the last look",
     ("newest", "hook_outcome"): "asked by the last look",
     ("gpu", "uuid"): "never optional; it names the track of the clock",
@@ -92,8 +97,12 @@ ALLOWED = {
     ("gpu", "power_w"): "a hint over holes only",
     ("gpu", "energy_j"): "a hint over holes only",
     ("gpu", "trouble"): SHOWN,
+    ("gpu", "holders"): SHOWN,
     ("loader", "id"): SHOWN,
+    ("disk", "device"): "never optional; it names the disk",
+    ("disk", "mount"): "how full it is was read",
     # what is zero anyway
+    ("disk", "used", EMPTY): "zero is the figure of an empty disk",
     ("gpu", "peak", EMPTY): "zero is the figure of an idle GPU",
     ("gpu", "processes", EMPTY): "zero is the figure of an idle GPU",
     ("newest", "cpu_ratio", EMPTY): "zero is the figure of an idle host",
@@ -114,6 +123,8 @@ def parts(base):
     yield "newest", newest, lambda other: replace(base, newest=other)
     for n, one in enumerate(newest.gpus):
         yield "gpu", one, lambda other, n=n: replace(base, newest=replace(newest, gpus=(*newest.gpus[:n], other, *newest.gpus[n + 1 :])))
+    for n, one in enumerate(newest.disks or ()):
+        yield "disk", one, lambda other, n=n: replace(base, newest=replace(newest, disks=(*newest.disks[:n], other, *newest.disks[n + 1 :])))
     for n, one in enumerate(newest.loaders):
         yield "loader", one, lambda other, n=n: replace(base, newest=replace(newest, loaders=(*newest.loaders[:n], other, *newest.loaders[n + 1 :])))
 
@@ -159,7 +170,7 @@ def unknowns(value):
 
 
 def cases():
-    for name, base in (("idle", facts()), ("held", held_facts())):
+    for name, base in (("idle", facts()), ("held", held_facts()), ("local", local_facts())):
         for part, value, put in parts(base):
             for field in fields(value):
                 for kind, unknown in unknowns(getattr(value, field.name)):

@@ -3,7 +3,8 @@
  * the program under test runs. Compiled against NVIDIA's own nvml.h, so a prototype or
  * structure that differs from the real one does not build.
  *
- * The path of the file is in the environment variable FAKE_NVML_STATE. One fact a line:
+ * The path of the file is in the environment variable FAKE_NVML_STATE; with FAKE_NVML_STEADY
+ * set it is read once. One fact a line:
  *
  *   count N                       GPUs the driver lists (default 1)
  *   init CODE                     nvmlInit answers this code
@@ -14,6 +15,10 @@
  *   gpu G proc PID MIB            one more process holds the GPU (MIB -1: not said)
  *   gpu G name TEXT
  *   gpu G mig 0|1|-1              -1: the mode query is not supported (the default)
+ *   gpu G uuid TEXT               (default GPU-5eed0000-0000-4000-8000-00000000000G)
+ *   gpu G slice USED_MIB TOTAL_MIB  one more MIG instance; its place among them is its number S
+ *   gpu G sliceproc S PID MIB     one more process on instance S
+ *   gpu G graphics PID            one more process that draws
  *   gpu G buffer 0|1              0: no sample buffer on this product
  *   gpu G memv2 0|1               0: only the old memory call
  *   err G FUNCTION CODE           that call on that GPU fails; FUNCTION is the C name, G may be *
@@ -29,15 +34,21 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_GPUS = 16, MOST_PROCS = 16, MOST_RULES = 128, SAMPLE_US = 166667, BUFFER = 100, RESERVED_MIB = 512 };
+enum { MOST_GPUS = 16, MOST_PROCS = 16, MOST_SLICES = 8, MOST_RULES = 128, SAMPLE_US = 166667, BUFFER = 100, RESERVED_MIB = 512 };
 
 typedef struct {
     unsigned util, power;
     unsigned long long used_mib, total_mib, energy;
-    int mig, buffer, memv2, procs;
-    unsigned pid[MOST_PROCS];
+    int mig, buffer, memv2, procs, slices, draws;
+    unsigned pid[MOST_PROCS], draw_pid[MOST_PROCS];
     long long proc_mib[MOST_PROCS];
-    char name[96];
+    struct {
+        unsigned long long used_mib, total_mib;
+        int procs;
+        unsigned pid[MOST_PROCS];
+        long long proc_mib[MOST_PROCS];
+    } slice[MOST_SLICES];
+    char name[96], uuid[64];
 } Gpu;
 
 typedef struct {
@@ -55,7 +66,7 @@ typedef struct {
 static World world;
 static struct stat read_as;
 static int is_read, sessions;
-static char handles[MOST_GPUS]; /* GPU i's handle is the address of handles[i] */
+static char handles[MOST_GPUS * (1 + MOST_SLICES)]; /* GPU i's handle is the address of handles[i]; then come the slices */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void set_gpu(Gpu *g, const char *line) {
@@ -69,6 +80,23 @@ static void set_gpu(Gpu *g, const char *line) {
     if (sscanf(line, "buffer %d", &g->buffer) == 1) return;
     if (sscanf(line, "memv2 %d", &g->memv2) == 1) return;
     if (sscanf(line, "name %95[^\n]", g->name) == 1) return;
+    if (sscanf(line, "uuid %63s", g->uuid) == 1) return;
+    if (sscanf(line, "graphics %u", &pid) == 1 && g->draws < MOST_PROCS) {
+        g->draw_pid[g->draws++] = pid;
+        return;
+    }
+    int s;
+    unsigned long long used, total;
+    if (sscanf(line, "sliceproc %d %u %lld", &s, &pid, &mib) == 3 && s >= 0 && s < g->slices && g->slice[s].procs < MOST_PROCS) {
+        g->slice[s].pid[g->slice[s].procs] = pid;
+        g->slice[s].proc_mib[g->slice[s].procs++] = mib;
+        return;
+    }
+    if (sscanf(line, "slice %llu %llu", &used, &total) == 2 && g->slices < MOST_SLICES) {
+        g->slice[g->slices].used_mib = used;
+        g->slice[g->slices++].total_mib = total;
+        return;
+    }
     if (sscanf(line, "proc %u %lld", &pid, &mib) == 2 && g->procs < MOST_PROCS) {
         g->pid[g->procs] = pid;
         g->proc_mib[g->procs++] = mib;
@@ -105,6 +133,7 @@ static void take_line(const char *line) {
 static void look(void) {
     const char *path = getenv("FAKE_NVML_STATE");
     struct stat now = {0};
+    if (is_read && getenv("FAKE_NVML_STEADY")) return; /* a benchmark does not measure our own looks at the file */
     int there = path && stat(path, &now) == 0;
     if (is_read && (!there || (now.st_ino == read_as.st_ino && now.st_size == read_as.st_size &&
                                now.st_mtim.tv_sec == read_as.st_mtim.tv_sec && now.st_mtim.tv_nsec == read_as.st_mtim.tv_nsec)))
@@ -161,9 +190,12 @@ static nvmlReturn_t text(char *out, unsigned room, const char *value) {
 #define SYSTEM()                                  \
     nvmlReturn_t code_ = begin(__func__, -1, 1);  \
     if (code_ != NVML_SUCCESS) return code_
+/* A slice's handle stands for its GPU, with slice_ telling which one; -1: the GPU as a whole. */
 #define DEVICE()                                                                            \
-    int index_ = (int)((char *)device - handles);                                           \
-    if (index_ < 0 || index_ >= MOST_GPUS) return NVML_ERROR_INVALID_ARGUMENT;              \
+    int place_ = (int)((char *)device - handles), index_ = place_, slice_ = -1;             \
+    if (place_ < 0 || place_ >= (int)sizeof handles) return NVML_ERROR_INVALID_ARGUMENT;    \
+    if (place_ >= MOST_GPUS) index_ = (place_ - MOST_GPUS) / MOST_SLICES, slice_ = (place_ - MOST_GPUS) % MOST_SLICES; \
+    (void)slice_;                                                                           \
     nvmlReturn_t code_ = begin(__func__, index_, 1);                                        \
     if (code_ != NVML_SUCCESS) return code_;                                                \
     Gpu *g = &world.gpu[index_];                                                            \
@@ -218,7 +250,12 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *dev
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length) {
     DEVICE();
     char name[64];
-    snprintf(name, sizeof name, "GPU-5eed0000-0000-4000-8000-%012d", index_);
+    if (slice_ >= 0)
+        snprintf(name, sizeof name, "MIG-5eed0000-0000-4000-8000-%08d%04d", index_, slice_);
+    else if (*g->uuid)
+        snprintf(name, sizeof name, "%s", g->uuid);
+    else
+        snprintf(name, sizeof name, "GPU-5eed0000-0000-4000-8000-%012d", index_);
     return text(uuid, length, name);
 }
 
@@ -269,6 +306,13 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) 
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory) {
     DEVICE();
     if (!g->memv2) return end(NVML_ERROR_NOT_SUPPORTED);
+    if (slice_ >= 0) {
+        memory->total = g->slice[slice_].total_mib << 20;
+        memory->used = g->slice[slice_].used_mib << 20;
+        memory->free = memory->total - memory->used;
+        memory->reserved = 0;
+        return end(NVML_SUCCESS);
+    }
     if (memory->version != nvmlMemory_v2) return end(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
     memory->total = g->total_mib << 20;
     memory->reserved = (unsigned long long)RESERVED_MIB << 20;
@@ -277,12 +321,12 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
     return end(NVML_SUCCESS);
 }
 
-static nvmlReturn_t list(Gpu *g, unsigned int *count, nvmlProcessInfo_t *out) {
-    unsigned room = *count, all = (unsigned)g->procs;
+static nvmlReturn_t list(int procs, const unsigned *pid, const long long *mib, unsigned int *count, nvmlProcessInfo_t *out) {
+    unsigned room = *count, all = (unsigned)procs;
     for (unsigned i = 0; out && i < all && i < room; i++) {
         memset(&out[i], 0, sizeof *out);
-        out[i].pid = g->pid[i];
-        out[i].usedGpuMemory = g->proc_mib[i] < 0 ? (unsigned long long)NVML_VALUE_NOT_AVAILABLE : (unsigned long long)g->proc_mib[i] << 20;
+        out[i].pid = pid[i];
+        out[i].usedGpuMemory = !mib || mib[i] < 0 ? (unsigned long long)NVML_VALUE_NOT_AVAILABLE : (unsigned long long)mib[i] << 20;
         out[i].gpuInstanceId = out[i].computeInstanceId = 0xFFFFFFFFu;
     }
     *count = all;
@@ -291,14 +335,13 @@ static nvmlReturn_t list(Gpu *g, unsigned int *count, nvmlProcessInfo_t *out) {
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *out) {
     DEVICE();
-    return end(list(g, count, out));
+    if (slice_ >= 0) return end(list(g->slice[slice_].procs, g->slice[slice_].pid, g->slice[slice_].proc_mib, count, out));
+    return end(list(g->procs, g->pid, g->proc_mib, count, out));
 }
 
 nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *out) {
-    (void)out;
     DEVICE();
-    *count = 0;
-    return end(NVML_SUCCESS);
+    return end(list(g->draws, g->draw_pid, NULL, count, out));
 }
 
 nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *out) {
@@ -324,5 +367,19 @@ nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, un
     DEVICE();
     if (g->mig < 0) return end(NVML_ERROR_NOT_SUPPORTED);
     *current = *pending = (unsigned)g->mig;
+    return end(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count) {
+    DEVICE();
+    *count = g->mig < 0 ? 0 : 7;
+    return end(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index, nvmlDevice_t *slice) {
+    DEVICE();
+    if (g->mig != 1) return end(NVML_ERROR_NOT_SUPPORTED);
+    if ((int)index >= g->slices) return end(NVML_ERROR_NOT_FOUND);
+    *slice = (nvmlDevice_t)&handles[MOST_GPUS + index_ * MOST_SLICES + (int)index];
     return end(NVML_SUCCESS);
 }

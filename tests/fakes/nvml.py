@@ -24,6 +24,7 @@ import pytest
 SOURCE = Path(__file__).with_name("nvml.c")
 STATE_VARIABLE = "FAKE_NVML_STATE"
 LOG_VARIABLE = "FAKE_NVML_LOG"
+STEADY_VARIABLE = "FAKE_NVML_STEADY"
 
 
 class State:
@@ -42,6 +43,11 @@ class State:
 def uuid(index: int) -> str:
     """The UUID the library gives GPU number so and so."""
     return "GPU-5eed0000-0000-4000-8000-%012d" % index
+
+
+def slice_uuid(index: int, number: int) -> str:
+    """The UUID of instance ``number`` of a MIG GPU."""
+    return "MIG-5eed0000-0000-4000-8000-%08d%04d" % (index, number)
 
 
 def header() -> Optional[Path]:

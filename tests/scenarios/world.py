@@ -53,7 +53,7 @@ class Life:
         load = self.load(now) if callable(self.load) else self.load
         up = (now - (self.booted_at or now)).total_seconds() + 3600.0
         used = 8 * 2**30 if self.held else 0
-        return Observation(
+        seen = Observation(
             resource=self.id, boot_id=f"{self.id.native}-{self.boot}", seq=int(up * 1000), up_s=up, window_s=span.total_seconds(),
             started_at=now - span, ended_at=now, received_at=now, verified=self.verified, sampler="ok", expected_gpus=self.gpus,
             gpus=tuple(
@@ -65,6 +65,7 @@ class Life:
             cpu_ratio=self.cpu, cpus=8, disk_bytes_per_s=0.0, net_bytes_per_s=0.0, orchestrators=(),
             hook_installed=self.hook is not None, hook_outcome=self.hook,
         )  # fmt: skip
+        return replace(seen, **self.changes)  # type: ignore[arg-type]
 
 
 def machine(native: str, **fields: object) -> Instance:

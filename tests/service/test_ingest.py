@@ -6,8 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agent import report as wire
 from reaper.errors import StoreError
 from reaper.model.audit import AuditKind
+from reaper.model.signal import Holder, Job, Person
 from reaper.service.board import Board, Notice
 from reaper.service.ingest import Ingest, Reason, Rejected
 from reaper.service.voices import KEPT_BOOTS
@@ -375,3 +377,21 @@ def test_spool_replayed_in_any_order_ends_in_the_same_clock(order, peaks, lost, 
     finally:
         first.store.close()
         second.store.close()
+
+
+def test_holders_jobs_and_people_are_kept_and_read_again(door):
+    gpu = replace(report().gpus[0], processes=1, holders=(wire.Holder(7, "python", "mia", 5, 60.0),))
+    jobs, people = (wire.Job("a", 900.0, None, True), wire.Job("b", launcher="bash")), (wire.Person("mia", 1001, "login", 12.0),)
+    door.hear(1, gpus=(gpu,), jobs=jobs, people=people)
+    (kept,) = door.windows()
+
+    assert kept.gpus[0].holders == (Holder(7, "python", "mia", 5, 60.0),)
+    assert kept.jobs == (Job("a", 900.0, None, True), Job("b", None, "bash", None))
+    assert kept.people == (Person("mia", 1001, "login", 12.0),)
+
+
+def test_what_an_agent_does_not_tell_of_is_not_known_rather_than_none(door):
+    door.hear(1)
+    (kept,) = door.windows()
+
+    assert (kept.jobs, kept.people, kept.gpus[0].holders) == (None, None, None)

@@ -13,11 +13,13 @@ import pytest
 from agent.report import (
     Answer,
     Gpu,
+    Holder,
     Hooks,
     Host,
     Job,
     Keep,
     Loader,
+    Person,
     Report,
     Sampler,
     Totals,
@@ -31,6 +33,26 @@ from agent.report import (
 
 GOLDEN = Path(__file__).with_name("golden")
 FULL, LEAST, ANSWER = ((GOLDEN / name).read_bytes() for name in ("report-v1.json", "report-v1-least.json", "answer-v1.json"))
+
+WORK = (GOLDEN / "report-v1-work.json").read_bytes()
+WORK_REPORT = Report(
+    resource="aws:123456789012:eu-west-1:instance:i-0abc",
+    boot_id="5f0c9c5e-2a0b-4a41-9d5e-1c8f6a2b3d4e",
+    up_s=86460.25,
+    seq=86460250,
+    window_s=60.0,
+    age_s=0.75,
+    sampler=Sampler("ok"),
+    gpus=(
+        Gpu(
+            "GPU-5eed0000-0000-4000-8000-000000000000", peak_ratio=0.0, covered_s=60.0, samples=360, processes=2,
+            holders=(Holder(4711, "python3", "mia", 8 << 30, 900.5), Holder(12)),
+        ),
+    ),
+    jobs=(Job("session-3.scope@86000"), Job("job_17@80000", 120.5, "slurmstepd", True), Job("a@1", 900.0, None, True), Job("hidden-9", 5.0, None, False)),
+    people=(Person("mia", 1001, "gpu", 12.0), Person("1002", 1002, "login")),
+)  # fmt: skip
+
 
 FULL_REPORT = Report(
     resource="aws:123456789012:eu-west-1:instance:i-0abc",
@@ -58,6 +80,11 @@ FULL_REPORT = Report(
 def test_full_report_is_read_and_written_as_ever() -> None:
     assert decode(FULL) == FULL_REPORT
     assert encode(FULL_REPORT) == FULL
+
+
+def test_report_of_held_gpus_jobs_and_people_is_read_and_written_as_ever() -> None:
+    assert decode(WORK) == WORK_REPORT
+    assert encode(WORK_REPORT) == WORK
 
 
 def test_least_report_is_read_and_written_as_ever() -> None:
@@ -99,7 +126,7 @@ def test_null_is_the_same_as_left_out() -> None:
 
 def test_fields_of_a_newer_agent_are_ignored() -> None:
     document = json.loads(FULL)
-    document["people"] = [{"tty": "pts/0"}]
+    document["weather"] = [{"sky": "grey"}]
     document["gpus"][0]["temperature_c"] = 40
     document["sampler"]["beats"] = None
 

@@ -29,6 +29,7 @@ class TypeFacts:
     gpus: int | None = None
     gpu_model: str | None = None
     local_store: bool | None = None
+    local_disks: int | None = None
 
 
 NOTHING_KNOWN = TypeFacts()
@@ -49,7 +50,16 @@ def parse_type(raw: Mapping[str, Any]) -> TypeFacts:
         known = [count for count in counts if count is not None]
         gpus = sum(known) if known and len(known) == len(counts) else None
         models = sorted({str(gpu["Name"]) for gpu in info.get("Gpus") or () if gpu.get("Name")})
-    return TypeFacts(gpus=gpus, gpu_model="+".join(models) or None, local_store=raw.get("InstanceStorageSupported"))
+    return TypeFacts(gpus=gpus, gpu_model="+".join(models) or None, local_store=raw.get("InstanceStorageSupported"), local_disks=_disks(raw))
+
+
+def _disks(raw: Mapping[str, Any]) -> int | None:
+    """How many instance store disks the type brings. https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceStorageInfo.html"""
+    if raw.get("InstanceStorageSupported") is False:
+        return 0
+    counts = [disk.get("Count") for disk in (raw.get("InstanceStorageInfo") or {}).get("Disks") or ()]
+    known = [int(count) for count in counts if count is not None]
+    return sum(known) or None if len(known) == len(counts) else None
 
 
 def _devices(gpu: Mapping[str, Any]) -> int | None:
@@ -83,6 +93,7 @@ def parse_instance(raw: Mapping[str, Any], *, account: str, region: str, types: 
         gpu_model=facts.gpu_model,
         lifecycle=_LIFECYCLES.get(raw.get("InstanceLifecycle") or None, Lifecycle.OTHER),
         local_store=True if raw.get("RootDeviceType") == "instance-store" else facts.local_store,
+        local_disks=facts.local_disks,
         managed_by=owner_by_tags(tags) or _operator(raw.get("Operator")),
         placement_group=placement.get("GroupName") or placement.get("GroupId") or None,
         volumes=_ids((m.get("Ebs") or {}).get("VolumeId") for m in raw.get("BlockDeviceMappings") or ()),

@@ -36,7 +36,7 @@ class Instance:
 
     ``launched_at``: EC2 resets it at every start. ``changed_at``: the last state change, where the cloud tells.
     ``gpus``: by the instance type; 0 is a type known to have none. ``local_store``: whether the type brings
-    disks that a stop wipes. ``managed_by``: who would replace or fight us ("auto scaling group train-a").
+    disks that a stop wipes, ``local_disks`` how many. ``managed_by``: who would replace or fight us ("auto scaling group train-a").
     ``volumes``, ``interfaces``: native ids, sorted; for "nobody touched it since".
     """
 
@@ -56,6 +56,7 @@ class Instance:
     placement_group: str | None = None
     volumes: tuple[str, ...] = ()
     interfaces: tuple[str, ...] = ()
+    local_disks: int | None = None
 
     @property
     def title(self) -> str:

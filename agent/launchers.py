@@ -1,0 +1,124 @@
+"""
+Who could start the next process of a job: a sweep's shell, torchrun, accelerate, ray, a step of slurm.
+
+A launcher is a living ancestor or a living member of the job's group that is not an interactive shell at its prompt,
+tmux, screen, sshd or init. Where that cannot be told of one of them, the answer is "not known", never "none".
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Callable, FrozenSet, Iterable, List, NamedTuple, Optional, Tuple
+
+from agent.procs import Procs, Stat
+
+# They open the door to somebody or keep what others started: what they run stands beside them and is looked at itself.
+DOORS: FrozenSet[str] = frozenset(
+    ("init", "systemd", "(systemd)", "(sd-pam)", "sshd", "sshd-session", "sshd-auth", "dropbear", "mosh-server", "login", "su", "sudo", "doas",
+     "runuser", "screen", "SCREEN", "zellij", "dtach", "abduco", "containerd-shim", "conmon", "docker-init", "tini", "dumb-init", "catatonit", "pause")
+)  # fmt: skip
+# As the first process of a container these only keep it alive.
+_KEEPERS = ("sleep", "tail", "cat")
+_SHELLS = ("sh", "bash", "rbash", "zsh", "fish", "dash", "ash", "ksh", "ksh93", "mksh", "csh", "tcsh")
+_TAKE_A_VALUE = ("--rcfile", "--init-file", "-o", "+o", "-O", "+O")
+_MOST_ANCESTORS = 64
+_MOST_LOOKED_AT = 1024
+_KTHREADD = 2
+
+
+class Ancestors(NamedTuple):
+    """(pid, born) from the parent upwards. ``whole``: every one of them could be seen."""
+
+    chain: Tuple[Tuple[int, int], ...]
+    whole: bool
+
+
+class Found(NamedTuple):
+    """``name`` of a living launcher, None: none was found; ``known``: nothing was left out on the way to that answer."""
+
+    name: Optional[str]
+    known: bool
+
+
+class Launchers:
+    """``nobodys``: processes that are nobody's work, by pid. ``inits``: further names of what only keeps others."""
+
+    def __init__(self, procs: Procs, nobodys: Callable[[int], bool] = lambda pid: False, inits: Tuple[str, ...] = ()) -> None:
+        self._procs, self._nobodys = procs, nobodys
+        self._doors = DOORS | frozenset(inits)
+        self._us = os.getpid()
+        self._machine = procs.on_the_machine()
+
+    def ancestors(self, pid: int) -> Ancestors:
+        """Taken while the process lives: afterwards nobody can tell who its parents were."""
+        chain: List[Tuple[int, int]] = []
+        stat = self._procs.stat(pid)
+        while stat is not None and len(chain) < _MOST_ANCESTORS:
+            parent = stat.parent
+            if parent == 0:  # init, or the first of a container that is not ours
+                return Ancestors(tuple(chain), True)
+            above = self._procs.stat(parent)
+            if above is None:
+                # Either it ended just now and the child has a new parent, or it is hidden.
+                again = self._procs.stat(pid)
+                if again is None or again.parent == parent:
+                    return Ancestors(tuple(chain), False)
+                stat = again
+                continue
+            chain.append((parent, above.born))
+            pid, stat = parent, above
+        return Ancestors(tuple(chain), False)
+
+    def look(self, ancestors: Iterable[Tuple[int, int]], members: Optional[Iterable[int]]) -> Found:
+        """Among the living of ``ancestors`` and ``members``; ``members`` None: the group could not be listed."""
+        known = members is not None
+        asked: List[Tuple[int, Optional[int]]] = [*ancestors, *((pid, None) for pid in members or ())]
+        for looked, (pid, born) in enumerate(asked):
+            if looked >= _MOST_LOOKED_AT:
+                return Found(None, False)
+            stat = self._procs.stat(pid)
+            if stat is None or not stat.lives or born not in (None, stat.born):
+                continue  # it ended; its number may be another's by now
+            starts = self._starts(pid, stat)
+            if starts:
+                return Found(stat.name or "?", True)
+            known = known and starts is not None
+        return Found(None, known)
+
+    def _starts(self, pid: int, stat: Stat) -> Optional[bool]:
+        """Whether this process may start another one by itself. None: that cannot be told."""
+        name = stat.name
+        if pid == self._us or _KTHREADD in (pid, stat.parent) or (pid == 1 and self._machine):
+            return False
+        if name in self._doors or name.startswith(("tmux", "containerd-shim")) or self._nobodys(pid):
+            return False
+        if name in _KEEPERS and (pid == 1 or self._procs.first_of_its_namespace(pid)):
+            return False
+        return self._shell_works(pid, stat) if name in _SHELLS else True
+
+    def _shell_works(self, pid: int, stat: Stat) -> Optional[bool]:
+        """False only for an interactive shell that waits at its prompt: no script, a terminal, itself in its foreground, asleep."""
+        if stat.terminal == 0 or stat.foreground != stat.group or stat.state != "S":
+            return True
+        arguments = self._procs.arguments(pid)
+        if arguments is None:
+            return None
+        if runs_a_script(arguments):
+            return True
+        interactive = self._procs.reads_from_terminal(pid)
+        return None if interactive is None else not interactive
+
+
+def runs_a_script(arguments: Tuple[str, ...]) -> bool:
+    """Whether a shell was started with something to run: a file or -c. `bash --init-file FILE -i` was not."""
+    rest = list(arguments[1:])
+    while rest:
+        word = rest.pop(0)
+        if word in _TAKE_A_VALUE:
+            rest = rest[1:]
+        elif word.startswith("--"):
+            if word.startswith("--command") or (word == "--" and rest):
+                return True
+        elif not word.startswith(("-", "+")) or (word.startswith("-") and "c" in word.lower()[1:]):
+            return True
+    return False

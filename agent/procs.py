@@ -1,0 +1,212 @@
+"""
+What /proc and the control groups say of a process: small reads, None for whatever is gone or hidden.
+
+The roots are arguments, so that a temporary tree stands in for a machine. Only `arguments` can wait for a process that
+hangs (it needs that process's memory map), so it is asked of shells alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+PROC = Path("/proc")
+CGROUP = Path("/sys/fs/cgroup")
+
+# The kernel's own pid namespace has this inode in every kernel (PROC_PID_INIT_INO): there pid 1 is the machine's init.
+_INITIAL_PID_NAMESPACE = "pid:[4026531836]"
+_MOST_FOLDERS = 256
+_PIECE, _MOST_BYTES = 4096, 65536
+# Hierarchies of control groups, version 1, in which a job can have one of its own; "" is version 2.
+_HIERARCHIES = ("", "name=systemd", "pids", "devices", "freezer", "cpuset")
+_SLURM_JOB = re.compile(r"^.*?/job_\d+")
+
+
+class Stat(NamedTuple):
+    """One line of /proc/PID/stat. ``born``: ticks after boot; with the pid it names a process for good. See proc_pid_stat(5)."""
+
+    name: str
+    state: str
+    parent: int
+    group: int
+    session: int
+    terminal: int  # 0: none
+    foreground: int  # the process group in the foreground of its terminal, -1: none
+    ticks: int
+    born: int
+
+    @property
+    def lives(self) -> bool:
+        return self.state not in ("Z", "X", "x")
+
+
+class Group(NamedTuple):
+    """A control group of one job: its path, and where its members are listed (None: nowhere that we can read)."""
+
+    path: str
+    folder: Optional[str]
+
+
+class Procs:
+    """Reads of one machine. Nothing is remembered."""
+
+    def __init__(self, proc: Path = PROC, cgroup: Path = CGROUP, ticks_per_s: Optional[int] = None) -> None:
+        self._proc, self._cgroup = str(proc), str(cgroup)
+        self.ticks_per_s = ticks_per_s or os.sysconf("SC_CLK_TCK")
+
+    def stat(self, pid: int) -> Optional[Stat]:
+        text = self.text("%d/stat" % pid)
+        if text is None:
+            return None
+        # The name may hold blanks, brackets and line ends: the fields begin behind the last bracket.
+        begin, end = text.find("("), text.rfind(")")
+        rest = text[end + 1 :].split()
+        try:
+            parent, group, session, terminal, foreground = (int(rest[n]) for n in (1, 2, 3, 4, 5))
+            ticks, born = int(rest[11]) + int(rest[12]), int(rest[19])
+            return Stat(text[begin + 1 : end], rest[0], parent, group, session, terminal, foreground, ticks, born)
+        except (IndexError, ValueError):
+            return None
+
+    def uid(self, pid: int) -> Optional[int]:
+        """Its real user. (The owner of its folder is root where a process made itself undumpable.)"""
+        value = self._status(pid, "Uid")
+        return int(value[0]) if value and value[0].isdigit() else None
+
+    def first_of_its_namespace(self, pid: int) -> bool:
+        """Whether it is pid 1 of a pid namespace of its own: what a container was started with."""
+        value = self._status(pid, "NSpid")
+        return value is not None and len(value) > 1 and value[-1] == "1"
+
+    def arguments(self, pid: int) -> Optional[Tuple[str, ...]]:
+        text = self.text("%d/cmdline" % pid)
+        return tuple(text.rstrip("\0").split("\0")) if text else None
+
+    def reads_from_terminal(self, pid: int) -> Optional[bool]:
+        """Whether its standard input is a terminal. None: not allowed to look."""
+        try:
+            target = os.readlink("%s/%d/fd/0" % (self._proc, pid))
+        except OSError:
+            return None
+        return target.startswith(("/dev/pts/", "/dev/tty", "/dev/console"))
+
+    def children(self, pid: int) -> Optional[List[int]]:
+        """Each thread has children of its own, so every thread's list is read. None: the process is gone or hidden."""
+        try:
+            threads = os.listdir("%s/%d/task" % (self._proc, pid))
+        except OSError:
+            return None
+        found: List[int] = []
+        for thread in threads:
+            found += [int(child) for child in (self.text("%d/task/%s/children" % (pid, thread)) or "").split() if child.isdigit()]
+        return found
+
+    def read_bytes(self, pid: int) -> Optional[int]:
+        """Bytes this process made storage deliver. None: not allowed to look (another user's process) or gone."""
+        text = self.text("%d/io" % pid) or ""
+        begin = text.find("\nread_bytes:")
+        value = text[begin + 12 :].split("\n", 1)[0].strip() if begin >= 0 else ""
+        return int(value) if value.isdigit() else None
+
+    def pids(self) -> Optional[List[int]]:
+        """All that are shown. None when the list is hidden from us (`hidepid`): then none could be found in it."""
+        if self.text("1/stat") is None:
+            return None
+        try:
+            return [int(name) for name in os.listdir(self._proc) if name.isdigit()]
+        except OSError:
+            return None
+
+    def on_the_machine(self) -> bool:
+        """Whether pid 1, as we see it, is the machine's init, and not the first process of a container."""
+        try:
+            return os.readlink(self._proc + "/self/ns/pid") == _INITIAL_PID_NAMESPACE
+        except OSError:
+            return False
+
+    def group(self, pid: int) -> Optional[Group]:
+        """
+        The control group that may stand for its job. None: it has none, or only one that it shares with everything
+        (the root, a slice, the init's own); then its session stands for the job.
+        """
+        path = self.group_path(pid)
+        if path is None:
+            return None
+        hierarchy, below = path
+        return Group(below, next((f for f in self._folders(hierarchy, below) if os.path.isfile(f + "/cgroup.procs")), None))
+
+    def group_path(self, pid: int) -> Optional[Tuple[str, str]]:
+        """(hierarchy, path) of the group of `group`, without looking for its folder."""
+        paths: Dict[str, str] = {}
+        for line in (self.text("%d/cgroup" % pid) or "").splitlines():
+            number, _, rest = line.partition(":")
+            controllers, _, path = rest.partition(":")
+            for name in controllers.split(","):
+                paths.setdefault(name if number != "0" else "", path)
+        for name, path in paths.items():
+            job = _SLURM_JOB.match(path) if "slurm" in path and ".." not in path.split("/") else None
+            if job is not None:
+                return name, job.group()  # all steps of one job
+        for name in _HIERARCHIES:
+            if _stands_for_a_job(paths.get(name, "/")):
+                return name, paths[name]
+        return None
+
+    def members(self, folder: str) -> Optional[List[int]]:
+        """
+        The processes of a control group and of all below it; empty when it is gone. None: unreadable, of another
+        namespace, or too many groups below it.
+        """
+        found: List[int] = []
+        folders = 0
+        unreadable: List[OSError] = []
+        for base, _, _ in os.walk(folder, onerror=lambda error: unreadable.append(error)):
+            folders += 1
+            if folders > _MOST_FOLDERS:
+                return None
+            try:
+                with open(base + "/cgroup.procs", "rb") as file:
+                    lines = file.read().split()
+            except FileNotFoundError:
+                continue  # it went while we looked
+            except OSError:
+                return None
+            if b"0" in lines:
+                return None
+            found += [int(line) for line in lines if line.isdigit()]
+        return None if any(not isinstance(error, FileNotFoundError) for error in unreadable) else found
+
+    def text(self, below: str) -> Optional[str]:
+        """At most 64 KiB or so. By the bare calls: a file object costs as much again as such a read."""
+        try:
+            file = os.open("%s/%s" % (self._proc, below), os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            body = part = os.read(file, _PIECE)
+            while len(part) == _PIECE and len(body) < _MOST_BYTES:
+                part = os.read(file, _PIECE)
+                body += part
+            return body.decode("utf-8", "replace")
+        except OSError:
+            return None
+        finally:
+            os.close(file)
+
+    def _status(self, pid: int, key: str) -> Optional[List[str]]:
+        for line in (self.text("%d/status" % pid) or "").splitlines():
+            if line.startswith(key + ":"):
+                return line.split(":", 1)[1].split()
+        return None
+
+    def _folders(self, hierarchy: str, path: str) -> Tuple[str, ...]:
+        if hierarchy == "":
+            return (self._cgroup + path, self._cgroup + "/unified" + path)
+        return ("%s/%s%s" % (self._cgroup, hierarchy.replace("name=", ""), path),)
+
+
+def _stands_for_a_job(path: str) -> bool:
+    last = path.rstrip("/").rsplit("/", 1)[-1]
+    return last != "" and ".." not in path.split("/") and not last.endswith(".slice") and last != "init.scope"
