@@ -58,7 +58,7 @@ def open_engine(text: str, *, create: bool, wait_s: float) -> tuple[Engine, Post
             hide_parameters=True, connect_args={name: value for name, value in _REACH.items() if name not in url.query},
         )  # fmt: skip
     except ImportError as error:
-        raise StoreError("a store in PostgreSQL needs psycopg; install it with: pip install 'psycopg[binary]>=3.2'") from error
+        raise StoreError("a store in PostgreSQL needs psycopg; install it with: pip install 'idle-reaper[postgres]'") from error
     dialect.prepare(engine)
     try:
         _ready(engine, dialect, create)
