@@ -142,6 +142,9 @@ class Postgres(Dialect):
             "idle_in_transaction_session_timeout": _IDLE_S,
         }
         sql = "; ".join(f"SET {name} = {max(int(seconds * 1000), 1)}" for name, seconds in settings.items())
+        # Where a server answers before a commit is on the disk, ours are not: the agent forgets a report with our 202, and an intent
+        # stands for a call.
+        sql += "; SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 
         @event.listens_for(engine, "connect")
         def connected(connection: Any, _record: Any) -> None:
