@@ -3,9 +3,14 @@
 import os
 import signal
 
+import pytest
+
 from reaper.model.mark import Stage
+from reaper.store import open_store
 from tests import postgres
-from tests.roles.conftest import Calls, Fleet
+from tests.roles.conftest import Calls, Fleet, post
+
+pytestmark = pytest.mark.story
 
 
 def started(fleet: Fleet) -> None:
@@ -30,7 +35,9 @@ def test_reports_reach_the_leader_through_every_door_and_a_killed_leader_is_foll
 
     fleet.eventually("the idle one is stopped", lambda: fleet.stops() == 1)
     fleet.eventually("and its attempt closed", lambda: "outcome" in fleet.kinds(first))
-    assert fleet.kinds(first)[-5:] == ["nominated", "warned", "due", "intent", "outcome"] or "warned" in fleet.kinds(first)
+    kinds = fleet.kinds(first)
+    assert kinds.index("warned") < kinds.index("intent")
+    assert kinds.count("intent") == 1
     assert "nominated" not in fleet.kinds(second)
     assert set(first.last) == set(second.last) == {"door-1", "door-2"}
     assert fleet.store.voice(first.id).conflict_at is None  # type: ignore[union-attr]
@@ -41,7 +48,7 @@ def test_reports_reach_the_leader_through_every_door_and_a_killed_leader_is_foll
     fleet.deciders[killed].started.wait()
     del fleet.deciders[killed]
     second.load = 0.0
-    fleet.eventually("the other leads and stops what became idle", lambda: fleet.stops() == 2, within_s=90.0)
+    fleet.eventually("the other leads and stops what became idle", lambda: fleet.stops() == 2)
 
     after = fleet.store.held_lease()
     assert before is not None
@@ -93,8 +100,6 @@ def test_a_leader_that_was_suspended_on_its_way_to_a_stop_does_nothing_once_it_i
 
 
 def test_a_decider_takes_no_reports_and_an_agent_keeps_its_own(fleet: Fleet) -> None:
-    from tests.roles.conftest import post
-
     fleet.launch("first")
     decider = fleet.start_decider("decider-1")
     status, answer = post(decider, b"{}", "irt_whatever")
@@ -111,8 +116,6 @@ def test_processes_go_on_by_themselves_after_their_database_was_away(fleet: Flee
         postgres.with_template(own)
         fleet.store.close()
         fleet.url = own.url("migrated")
-        from reaper.store import open_store
-
         fleet.store = open_store(fleet.url)
         life = fleet.launch("first", load=0.9)
         door, decider = fleet.start_door("door-1"), fleet.start_decider("decider-1")
