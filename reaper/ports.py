@@ -186,6 +186,10 @@ class Store(Protocol):
         """Windows that ended at or after ``since``, by resource, then by (boot's first receipt, seq) in order."""
         ...
 
+    def windows_after(self, points: Sequence[tuple[ResourceId, str, int]], limit: int) -> dict[ResourceId, tuple[Observation, ...]]:
+        """For each (resource, boot, seq) the windows of that boot after that seq, in order, at most ``limit``; left out where there is none."""
+        ...
+
     def distrust(self, resource: ResourceId, since: datetime) -> None:
         """Turn every kept window of the resource that ended after ``since`` into an unverified one."""
         ...

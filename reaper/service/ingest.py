@@ -130,7 +130,7 @@ class Ingest:
             self._distrust(seen, heard, now)
         if lost is not None:  # before the new boot is known: should this break off, the agent's next try finds it as it was
             record_lost(self._store, seen, lost.boot_id, lost.peak_ratio, lost.because, voice, now)
-        spoken = _later(heard.voice, voice)
+        spoken = replace(_later(heard.voice, voice), kept=(voice.kept if voice is not None else 0) + 1)
         if not self._store.add_observation(seen, spoken, after=voice):
             return False, False
         self._spoken.add(seen)

@@ -1,6 +1,6 @@
 """Report windows, who spoke them, and the tokens with which they may."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import EllipsisType
@@ -100,6 +100,25 @@ class Reports(Transactions):
                 rows = connection.execute(query, {"name": name}).all()
             for boot_id, seq, verified, value in rows:
                 yield _window(verified, value, name, boot_id, seq)
+
+    def windows_after(self, points: Sequence[tuple[ResourceId, str, int]], limit: int) -> dict[ResourceId, tuple[Observation, ...]]:
+        """As in the port. One look at a key's end each, in one transaction."""
+        kept = tables.observations.c
+        query = (
+            select(kept.seq, kept.verified, kept.value)
+            .where(kept.resource == bindparam("name"), kept.boot_id == bindparam("boot"), kept.seq > bindparam("last"))
+            .order_by(kept.seq)
+            .limit(limit)
+        )
+        found: dict[ResourceId, tuple[Observation, ...]] = {}
+        if not points:
+            return found
+        with self._read() as connection:
+            for resource, boot, last in points:
+                rows = connection.execute(query, {"name": str(resource), "boot": boot, "last": last}).all()
+                if rows:
+                    found[resource] = tuple(_window(verified, value, resource, boot, seq) for seq, verified, value in rows)
+        return found
 
     def distrust(self, resource: ResourceId, since: datetime) -> None:
         kept = tables.observations

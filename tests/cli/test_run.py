@@ -181,7 +181,7 @@ def test_every_command_works_on_a_database(room: Room, database: str, monkeypatc
     assert [m["resource"] for m in once.json["machines"]] == [str(made.id)]
     assert room.reaper("token", "list", "--json").json["tokens"][0]["id"] == issued["id"]
     assert room.reaper("plan", "--json").code in (0, 3)
-    assert room.reaper("snooze", str(made.id), "1h", "--reason", "demo").code == 0
+    assert room.reaper("snooze", str(made.id), "--for", "1h", "--reason", "demo").code == 0
     assert room.reaper("why", str(made.id)).code == 0
     assert "demo" in room.reaper("audit").out
     assert room.reaper("inventory").code == 0

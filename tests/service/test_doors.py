@@ -192,6 +192,54 @@ def test_another_machines_token_is_refused_at_every_door(doors):
         doors.hear(1, 1, token=replace(OWN, resource=replace(HOST, native="i-0def")))
 
 
+@pytest.fixture
+def folds(doors, monkeypatch):
+    """How often the leader has read a machine's whole history."""
+    counted = []
+    whole = doors.store.observations
+    monkeypatch.setattr(doors.store, "observations", lambda *words: counted.append(words) or whole(*words))
+    return counted
+
+
+def test_the_leader_reads_only_what_is_new_and_comes_to_the_same(doors, folds):
+    doors.hear(0, 1)
+    doors.quiet()
+    folds.clear()
+    for minute in range(2, 12):
+        doors.hear(minute % 2, minute, peak=0.5 if minute == 5 else 0.0)
+        if minute % 3:
+            doors.quiet()
+
+    quiet, whole = doors.quiet(), Watch()
+    assert folds == []
+    whole.rebuild(doors.stores[0], doors.clock.at)
+    assert quiet == whole.quiet(HOST, LIMITS, (timedelta(minutes=10),))
+    assert quiet.since == START + 5 * MINUTE
+
+
+@pytest.mark.parametrize("what", ["a late window", "a new boot", "a second speaker", "a late one and a new one"])
+def test_whatever_is_not_simply_the_next_window_is_folded_anew(doors, folds, what):
+    for minute in (1, 2, 4):
+        doors.hear(0, minute)
+    doors.quiet()
+    folds.clear()
+    match what:
+        case "a late window":
+            doors.hear(1, 3, age_s=120.0, peak=0.9)
+        case "a new boot":
+            doors.hear(1, 5, boot="boot-b")
+        case "a second speaker":
+            doors.hear(1, 4, offset_s=5.0)
+        case _:
+            doors.hear(1, 3, age_s=120.0, peak=0.9)
+            doors.hear(0, 5)
+
+    quiet, whole = doors.quiet(), Watch()
+    assert len(folds) == 1
+    whole.rebuild(doors.stores[0], doors.clock.at)
+    assert quiet == whole.quiet(HOST, LIMITS, (timedelta(minutes=10),))
+
+
 # --- what people should know, and the kill switch ---------------------------------------------------------------------
 
 
