@@ -24,7 +24,7 @@ PASSWORD = "s3cret-p4ss"
 _PACKAGED = Path("/usr/lib/postgresql")
 _ACCESS = "local all guest scram-sha-256\nlocal all all trust\nlocal replication all trust\n"
 # What is kept need not survive a power cut here.
-_SETTINGS = "listen_addresses = ''\nfsync = off\nfull_page_writes = off\nmax_connections = 60\nwal_level = replica\nshared_buffers = 32MB\n"
+_SETTINGS = "listen_addresses = ''\nfsync = off\nfull_page_writes = off\nmax_connections = 60\nwal_level = replica\nautovacuum = off\nshared_buffers = 32MB\n"
 
 
 def program(name: str) -> str:
