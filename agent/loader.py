@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
+from agent.families import Families, Family
 from agent.procs import PROC, Procs
 from agent.readings import GpuReading, TreeReading
-from agent.report import Loader
+from agent.report import Loader, Value
 
 LOW_RATIO = 0.05
 # Below this share of readable beats there is no figure: the rest could have been anything.
@@ -24,11 +25,11 @@ LEAST_KNOWN = 0.5
 MOST_TREES = 64
 FAMILY_EVERY = 3  # looks
 LOOK_EVERY = 3  # at a tree whose GPUs work
-_MOST_PROCESSES = 4096
+UNSEEN = "unseen"  # stands for those of whom the driver says that they are there, and not who
 
 
-@dataclass(frozen=True)
-class _Seen:
+@dataclass(frozen=True, eq=False, repr=False)
+class _Seen(Value):
     born: int
     read_bytes: Optional[int]
     cpu_ticks: int
@@ -40,7 +41,8 @@ class ProcLoaders:
     def __init__(self, proc: Path = PROC, ticks_per_s: Optional[int] = None) -> None:
         self._procs = Procs(proc, ticks_per_s=ticks_per_s)
         self._births: Dict[int, Optional[int]] = {}
-        self._families: Dict[int, List[int]] = {}
+        self._lookup = Families(self._procs)
+        self._families: Dict[int, Family] = {}
         self._looks = 0
         self._skipped: Dict[str, int] = {}  # trees that the last looks left out, and how often
         self._seen: Dict[int, _Seen] = {}
@@ -56,12 +58,12 @@ class ProcLoaders:
         if not holders and any(gpu.processes is None for gpu in gpus):
             return None  # nobody seen, but a list was unreadable
         families = self._known_families(holders)
-        inner = {pid for top, family in families.items() for pid in family if pid != top and pid in holders}
+        inner = {pid for top, family in families.items() for pid in family.members if pid != top and pid in holders}
         seen: Dict[int, _Seen] = {}
         trees = []
         # A holder below another holder belongs to that one's tree.
         for top in sorted(set(holders) - inner):
-            members = families[top]
+            members = families[top].members
             uuids = tuple(sorted({uuid for pid in members for uuid in holders.get(pid, ())} | holders[top]))
             name = "pid-%d" % top
             if self._may_be_skipped(name, members, holders) and stood_low(uuids, gpus) is False:
@@ -70,7 +72,11 @@ class ProcLoaders:
                 births.update({pid: self._births[pid] for pid in members if pid in holders})
                 trees.append(TreeReading(name, uuids, skipped=True))
             else:
-                trees.append(self._tree(name, uuids, members, holders, seen, births))
+                tree = self._tree(name, uuids, members, holders, seen, births)
+                trees.append(tree if families[top].whole else _in_part(tree))
+        unseen = tuple(gpu.uuid for gpu in gpus if gpu.processes is None or gpu.processes > len(gpu.pids))
+        if unseen and (holders or any(gpu.processes for gpu in gpus)):
+            trees.append(TreeReading(UNSEEN, unseen))
         self._seen, self._births, self._skipped, self._trees = seen, births, skipped, {tree.id for tree in trees}
         return tuple(trees)
 
@@ -133,24 +139,17 @@ class ProcLoaders:
             cpu_s=sum(ticks) / self._procs.ticks_per_s,
         )
 
-    def _known_families(self, holders: Iterable[int]) -> Dict[int, List[int]]:
-        """Looked up anew now and then: a trainer has hundreds of threads, and each one's list of children is a file."""
+    def _known_families(self, holders: Iterable[int]) -> Dict[int, Family]:
+        """Looked up anew now and then, and when a holder comes or goes."""
         self._looks += 1
-        if self._looks % FAMILY_EVERY == 0:
-            self._families = {}
-        self._families = {pid: self._families.get(pid) or self._family(pid) for pid in holders}
+        if self._looks % FAMILY_EVERY == 0 or set(holders) != set(self._families):
+            self._families = self._lookup.of(holders)
         return self._families
 
-    def _family(self, top: int) -> List[int]:
-        """The process and all below it, itself first."""
-        found, seen, todo = [top], {top}, [top]
-        while todo and len(found) < _MOST_PROCESSES:
-            for child in self._procs.children(todo.pop()) or ():
-                if child not in seen:
-                    seen.add(child)
-                    found.append(child)
-                    todo.append(child)
-        return found
+
+def _in_part(tree: TreeReading) -> TreeReading:
+    """What is known where some of the tree may not have been seen: a wait that was seen, and CPU time that is at least so much."""
+    return replace(tree, blocked=tree.blocked or None, on_data_path=tree.on_data_path or None, read_bytes=None)
 
 
 def _grown(before: Optional[int], now: Optional[int]) -> Optional[int]:
@@ -160,8 +159,8 @@ def _grown(before: Optional[int], now: Optional[int]) -> Optional[int]:
 # --- over a window (pure) ---
 
 
-@dataclass(frozen=True)
-class TreeSpan:
+@dataclass(frozen=True, eq=False, repr=False)
+class TreeSpan(Value):
     """
     One tree's beats folded so far. A beat is known when both halves are: whether the
     GPUs stood low and whether the tree was on its data path. ``read_bytes`` and
@@ -198,10 +197,10 @@ class TreeSpan:
         measured = self.measured > 0
         return Loader(
             id=name,
-            wait_ratio=self.waited / self.known if self.known and self.known >= LEAST_KNOWN * self.beats else None,
-            blocked_ratio=self.blocked / self.seen_blocked if self.seen_blocked else None,
+            wait_ratio=round(self.waited / self.known, 4) if self.known and self.known >= LEAST_KNOWN * self.beats else None,
+            blocked_ratio=round(self.blocked / self.seen_blocked, 4) if self.seen_blocked else None,
             read_bytes=self.read_bytes if measured else None,
-            cpu_cores=self.cpu_s / window_s if measured and self.cpu_s is not None and window_s > 0 else None,
+            cpu_cores=round(self.cpu_s / window_s, 4) if measured and self.cpu_s is not None and window_s > 0 else None,
         )
 
 

@@ -48,8 +48,25 @@ class UnknownVersion(ReportError):
     """The report's major version is newer than this reaper."""
 
 
-@dataclass(frozen=True)
-class Sampler:
+class Value:
+    """
+    A frozen dataclass of ours compares, hashes and shows itself with these. Left to itself
+    `dataclass` compiles three functions more for each of thirty classes, which every start
+    of every agent pays for.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if type(self) is type(other) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __repr__(self) -> str:
+        return "%s(%s)" % (type(self).__name__, ", ".join("%s=%r" % pair for pair in vars(self).items()))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sampler(Value):
     """
     How the sampling itself is doing. ``state`` is "ok" or a fixed word (see agent/readings.py);
     ``because`` is for people; ``version`` is the agent's, then the driver's after a slash when known ("0.1.0/580.65.06").
@@ -61,8 +78,8 @@ class Sampler:
     version: Optional[str] = None
 
 
-@dataclass(frozen=True)
-class Totals:
+@dataclass(frozen=True, eq=False, repr=False)
+class Totals(Value):
     """Counters since boot. They show work done in a hole between reports."""
 
     gpu_energy_j: Optional[float] = None
@@ -71,8 +88,8 @@ class Totals:
     net_bytes: Optional[int] = None
 
 
-@dataclass(frozen=True)
-class Holder:
+@dataclass(frozen=True, eq=False, repr=False)
+class Holder(Value):
     """
     One process that holds memory on a GPU. ``user``: a name, else the number; ``since_s``: how long it has held it without
     running anything. Command lines are never sent.
@@ -85,8 +102,8 @@ class Holder:
     since_s: Optional[float] = None
 
 
-@dataclass(frozen=True)
-class Slice:
+@dataclass(frozen=True, eq=False, repr=False)
+class Slice(Value):
     """One instance of a MIG GPU, listed under that GPU. It has no utilisation of its own; figures as in `Gpu`."""
 
     uuid: str
@@ -95,8 +112,8 @@ class Slice:
     processes: Optional[int] = None
 
 
-@dataclass(frozen=True)
-class Gpu:
+@dataclass(frozen=True, eq=False, repr=False)
+class Gpu(Value):
     """
     One GPU over the report window.
 
@@ -104,7 +121,7 @@ class Gpu:
     ``covered_s``: seconds between two good samples, each gap counted at most two
     beats; the first gap starts at the last good sample of the window before.
     ``mem_used_bytes``: beyond what the driver reserves. ``processes``: how many
-    hold the GPU, nobody's-work processes left out. ``trouble``: why figures are
+    hold the GPU, nobody's-work processes left out; both the most at any beat. ``trouble``: why figures are
     absent ("lost", "unsupported"), for people.
     """
 
@@ -124,8 +141,8 @@ class Gpu:
     slices: Optional[Tuple[Slice, ...]] = None
 
 
-@dataclass(frozen=True)
-class Loader:
+@dataclass(frozen=True, eq=False, repr=False)
+class Loader(Value):
     """
     One process tree that holds a GPU, and how it stood with its data path.
 
@@ -141,8 +158,8 @@ class Loader:
     cpu_cores: Optional[float] = None
 
 
-@dataclass(frozen=True)
-class Job:
+@dataclass(frozen=True, eq=False, repr=False)
+class Job(Value):
     """
     A job that used the GPUs: the control group, else the session, of GPU processes.
 
@@ -158,8 +175,8 @@ class Job:
     launcher_known: Optional[bool] = None
 
 
-@dataclass(frozen=True)
-class Disk:
+@dataclass(frozen=True, eq=False, repr=False)
+class Disk(Value):
     """
     One local (instance-store) disk. ``use``: "mounted", "unmounted", "member" (of RAID, LVM or a swap), "unknown".
     ``mount``: the one place where all of it is seen; of a member the place where what is stacked on it is mounted.
@@ -174,8 +191,8 @@ class Disk:
     written_age_s: Optional[float] = None
 
 
-@dataclass(frozen=True)
-class Person:
+@dataclass(frozen=True, eq=False, repr=False)
+class Person(Value):
     """Somebody who may care about this machine. ``how``: "gpu" (has a GPU process) or "login"; ``idle_s``: since input."""
 
     user: str
@@ -184,8 +201,8 @@ class Person:
     idle_s: Optional[float] = None
 
 
-@dataclass(frozen=True)
-class Lost:
+@dataclass(frozen=True, eq=False, repr=False)
+class Lost(Value):
     """
     GPU work that the end of an earlier boot interrupted, told at the next one; the reaper knows which stop was its own.
     ``peak_ratio``: the highest peak of a GPU in the last window of that boot.
@@ -196,16 +213,16 @@ class Lost:
     peak_ratio: Optional[float] = None
 
 
-@dataclass(frozen=True)
-class Hooks:
+@dataclass(frozen=True, eq=False, repr=False)
+class Hooks(Value):
     """The pre-stop hook: installed or not, and the outcome of its last run ("ok", "not-now", "failed", "timeout")."""
 
     installed: bool
     outcome: Optional[str] = None
 
 
-@dataclass(frozen=True)
-class Keep:
+@dataclass(frozen=True, eq=False, repr=False)
+class Keep(Value):
     """A person on the host asks to keep the machine for so long."""
 
     for_s: float
@@ -213,8 +230,8 @@ class Keep:
     who: Optional[str] = None
 
 
-@dataclass(frozen=True)
-class Host:
+@dataclass(frozen=True, eq=False, repr=False)
+class Host(Value):
     """
     The host over the report window. ``cpu_ratio`` is of all cores; disk and net
     are bytes per second, reads and writes together. ``orchestrators``: names of
@@ -229,8 +246,8 @@ class Host:
     orchestrators: Optional[Tuple[str, ...]] = None
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, eq=False, repr=False)
+class Report(Value):
     """
     One report window of one host.
 
@@ -262,8 +279,8 @@ class Report:
     host: Optional[Host] = None
 
 
-@dataclass(frozen=True)
-class Upcoming:
+@dataclass(frozen=True, eq=False, repr=False)
+class Upcoming(Value):
     """What will happen to this machine and when (RFC 3339). Information, never a command."""
 
     action: str
@@ -271,8 +288,8 @@ class Upcoming:
     because: str
 
 
-@dataclass(frozen=True)
-class Answer:
+@dataclass(frozen=True, eq=False, repr=False)
+class Answer(Value):
     """What the reaper answers with 202. ``snoozed_until`` is RFC 3339."""
 
     seq: int

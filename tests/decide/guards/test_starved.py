@@ -25,6 +25,7 @@ def seen(*trees, processes=1, **changes):
     ("a process and no look at trees", facts(newest=observation(gpus=(gpu(processes=1),), loaders=None)), "may hold a GPU"),
     ("processes unknown and no tree", seen(processes=None), "may hold a GPU"),
     ("processes unknown and no look at trees", facts(newest=observation(gpus=(gpu(processes=None),), loaders=None)), "may hold a GPU"),
+    ("a tree on one GPU and the other's processes unknown", facts(newest=observation(gpus=(gpu(processes=1), gpu("GPU-1", processes=None)), loaders=(loader(),))), "who holds GPU-1"),
     ("no process and no look at trees", facts(newest=observation(loaders=None)), None),
     ("a policy of its own limit", facts(newest=observation(loaders=(loader(wait=0.2),)), policies=(policy(starved_above=0.2),)), "waited"),
     ("no report is another guard's matter", facts(newest=None), None),
