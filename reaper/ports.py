@@ -34,11 +34,15 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One place's answer. ``failed``: why it could not be read; ``instances`` is then empty and means nothing."""
+    """
+    One place's answer. ``failed``: why it could not be read; ``instances`` is then empty and means nothing. ``skipped``: why
+    it is left out on purpose (a region that is switched off); where machines were known there, that is a failure all the same.
+    """
 
     place: Place
     instances: tuple[Instance, ...] = ()
     failed: str | None = None
+    skipped: str | None = None
 
 
 class Cloud(Protocol):

@@ -99,7 +99,13 @@ def _report(configuration: Configuration, now: datetime, remarks: tuple[str, ...
         "mode": configuration.mode.value,
         "digest": configuration.digest,
         "cycle_s": configuration.cycle.total_seconds(),
-        "aws": None if aws is None else {"account": aws.account, "regions": list(aws.regions), "endpoint": aws.endpoint},
+        "aws": None
+        if aws is None
+        else {
+            "accounts": [{"id": a.id, "role": a.role, "via": list(a.via), "regions": list(a.regions or aws.regions)} for a in aws.accounts],
+            "regions": list(aws.regions),
+            "endpoint": aws.endpoint,
+        },
         "gang": list(configuration.gang_same),
         "scope": {
             "given": configuration.scope.given,
@@ -248,7 +254,8 @@ def _cloud(configuration: Configuration) -> str:
     if aws is None:
         return "none"
     regions = ", ".join(aws.regions) or "the regions that are switched on"
-    return f"AWS, account {aws.account or 'of the credentials at hand'}, {regions}" + (f", at {aws.endpoint}" if aws.endpoint else "")
+    accounts = ", ".join(f"{a.id}" + (f" by role {a.role}" if a.role is not None else "") for a in aws.accounts)
+    return f"AWS, account {accounts or 'of the credentials at hand'}, {regions}" + (f", at {aws.endpoint}" if aws.endpoint else "")
 
 
 def _scope(configuration: Configuration) -> str:

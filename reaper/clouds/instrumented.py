@@ -28,7 +28,8 @@ class InstrumentedCloud:
         except CloudError:
             self._metrics.places_unknown(self.name)
             raise
-        self._metrics.places_listed(self.name, listed=len(listed), failed=sum(place.failed is not None for place in listed))
+        asked = [place for place in listed if place.skipped is None]
+        self._metrics.places_listed(self.name, listed=len(asked), failed=sum(place.failed is not None for place in asked))
         return listed
 
     def get(self, resource: ResourceId) -> Instance:

@@ -107,7 +107,7 @@ def _cloud(configuration: Configuration) -> Iterator[str]:
         return
     if configuration.aws.endpoint is not None:
         yield f"every AWS call goes to {configuration.aws.endpoint}"
-    elif configuration.aws.account is None and enforced(configuration):
+    elif not configuration.aws.accounts and enforced(configuration):
         yield "clouds.aws.accounts is not written: whatever account the credentials belong to is acted in"
 
 

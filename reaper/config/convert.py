@@ -7,7 +7,9 @@ A policy inherits key by key from [defaults], also inside idle, warn, busy; what
 from datetime import UTC
 from typing import TypeVar
 
+from reaper.config import pointers
 from reaper.config.document import (
+    AwsAccountTable,
     AwsTable,
     BreakerTable,
     BudgetTable,
@@ -24,6 +26,7 @@ from reaper.config.document import (
     WarnTable,
 )
 from reaper.model.policy import (
+    AwsAccount,
     AwsCloud,
     BreakerTerms,
     Budgets,
@@ -164,7 +167,23 @@ def _aws(document: Document) -> AwsCloud | None:
     return AwsCloud(
         regions=tuple(sorted(table.regions or ())),
         endpoint=table.endpoint,
-        account=table.accounts[0] if table.accounts else None,
+        accounts=tuple(_account(id, table.account.get(id, AwsAccountTable()), table) for id in sorted(table.accounts or ())),
+    )
+
+
+def _account(id: str, own: AwsAccountTable, common: AwsTable) -> AwsAccount:
+    role = own.role or common.role
+    assumes = role is not None and role != pointers.NO_ROLE
+    return AwsAccount(
+        id=id,
+        role=role if assumes else None,
+        external_id=(own.external_id or common.external_id) if assumes else None,
+        session_name=_first(own.session_name, common.session_name, AwsAccount().session_name),
+        via=tuple(own.via or common.via or ()) if assumes else (),
+        regions=tuple(sorted(own.regions or ())),
+        owner=own.owner,
+        project=own.project,
+        environment=own.environment,
     )
 
 

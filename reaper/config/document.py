@@ -55,6 +55,10 @@ _TagValue = Annotated[str, PlainValidator(pointers.tag_value), WithJsonSchema(TE
 _Id = Annotated[str, PlainValidator(pointers.instance_id), WithJsonSchema({**TEXT, "examples": ["i-0a1b2c3d4e5f60718"]})]
 _Account = Annotated[str, PlainValidator(pointers.account), WithJsonSchema({"type": "string", "pattern": "^[0-9]{12}$"})]
 _Region = Annotated[str, PlainValidator(pointers.region), WithJsonSchema({**TEXT, "examples": ["us-east-1"]})]
+_Role = Annotated[str, PlainValidator(pointers.role), WithJsonSchema({**TEXT, "examples": ["idle-reaper", "none"]})]
+_RoleArn = Annotated[str, PlainValidator(pointers.role_arn), WithJsonSchema({**TEXT, "examples": ["arn:aws:iam::123456789012:role/hub"]})]
+_ExternalId = Annotated[str, PlainValidator(pointers.external_id), WithJsonSchema({**TEXT, "maxLength": 1224})]
+_SessionName = Annotated[str, PlainValidator(pointers.session_name), WithJsonSchema({**TEXT, "maxLength": 64})]
 _GangRule = Annotated[str, PlainValidator(pointers.gang_rule), WithJsonSchema({**TEXT, "examples": ["tag:job", "placement-group"]})]
 _OwnerRule = Annotated[str, PlainValidator(pointers.owner_rule), WithJsonSchema({**TEXT, "examples": ["tag:owner"]})]
 _Path = Annotated[str, PlainValidator(pointers.scratch_path), WithJsonSchema({"type": "string", "pattern": "^/"})]
@@ -91,13 +95,38 @@ class SelectorTable(Table):
     """Resource ids or native instance ids."""
 
 
+class AwsAccountTable(Table):
+    """What differs in one account from what [clouds.aws] says of all."""
+
+    role: _Role | None = None
+    """The role to assume in it; "none" for the account whose credentials are at hand."""
+    external_id: _ExternalId | None = None
+    session_name: _SessionName | None = None
+    via: Annotated[list[_RoleArn], Field(min_length=1), AfterValidator(_unique)] | None = None
+    regions: Annotated[list[_Region], Field(min_length=1), AfterValidator(_unique)] | None = None
+    owner: Text | None = None
+    """Who owns a machine in it whose tags do not say."""
+    project: Text | None = None
+    environment: Text | None = None
+
+
 class AwsTable(Table):
-    """One AWS account, with the credentials that the process finds."""
+    """AWS accounts, with the credentials that the process finds and a role in each account."""
 
     regions: Annotated[list[_Region], Field(min_length=1), AfterValidator(_unique)] | None = None
-    """Regions to list. Not written: those the account has switched on."""
+    """Regions to list. Not written: those each account has switched on."""
     accounts: Annotated[list[_Account], Field(min_length=1), AfterValidator(_unique)] | None = None
-    """The account to watch, at most one in this version. Not written: the one the credentials belong to."""
+    """The accounts to watch. Not written: the one the credentials belong to."""
+    role: _Role | None = None
+    """The role to assume in each account, by name. More than one account needs one."""
+    external_id: _ExternalId | None = None
+    """What the role's trust policy asks for, if it does."""
+    session_name: _SessionName | None = None
+    """How our sessions are called in CloudTrail. Default "idle-reaper"."""
+    via: Annotated[list[_RoleArn], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """Whole ARNs of roles to assume first, in order, where the accounts trust only such a one."""
+    account: dict[_Account, AwsAccountTable] = Field(default_factory=dict)
+    """What is different in single accounts."""
     endpoint: Annotated[str, PlainValidator(pointers.endpoint), WithJsonSchema({**TEXT, "format": "uri"})] | None = None
     """Sends every AWS call to this address; for tests and the demo."""
 

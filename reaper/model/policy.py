@@ -179,12 +179,34 @@ class Budgets:
 
 
 @dataclass(frozen=True, slots=True)
+class AwsAccount:
+    """
+    One account. ``id`` None: the one that the credentials at hand belong to. ``role``: the role to assume in it, a name
+    (with its path) or a whole ARN; None: the credentials at hand are its own. ``via``: ARNs of roles to assume first, in
+    order. ``regions``: to list, instead of the common ones. ``owner``, ``project``, ``environment``: of what no tag says.
+    """
+
+    id: str | None = None
+    role: str | None = None
+    external_id: str | None = None
+    session_name: str = "idle-reaper"
+    via: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    owner: str | None = None
+    project: str | None = None
+    environment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AwsCloud:
-    """Regions to list (empty: those the account has switched on). ``endpoint`` points every AWS call elsewhere (tests, demo)."""
+    """
+    Regions to list (empty: those each account has switched on). ``endpoint`` points every AWS call elsewhere (tests, demo).
+    ``accounts``: empty is the one that the credentials at hand belong to.
+    """
 
     regions: tuple[str, ...] = ()
     endpoint: str | None = None
-    account: str | None = None
+    accounts: tuple[AwsAccount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

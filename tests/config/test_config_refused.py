@@ -143,7 +143,7 @@ ROWS: list[tuple[str, Callable[[Tree], None], str, str]] = [
     ("owner from nowhere", put("defaults/owner", ["owner"]), 'defaults.owner[0]: "owner"', '"tag:KEY"'),
     ("gang of unknown kind", put("gang", {"same": ["subnet"]}), 'gang.same[0]: "subnet"', "placement-group"),
     ("account as a number", put("clouds/aws/accounts", [111122223333]), "clouds.aws.accounts[0]: 111122223333 is not", "leading zero"),
-    ("two accounts", put("clouds/aws/accounts", ["111122223333", "444455556666"]), "clouds.aws.accounts: more than one", "one reaper per account"),
+    ("two accounts", put("clouds/aws/accounts", ["111122223333", "444455556666"]), "clouds.aws.role: accounts 111122223333, 444455556666 have no role", 'role = "idle-reaper"'),
     ("zone for a region", put("clouds/aws/regions", ["us-east-1a"]), "that is a zone of us-east-1", '"us-east-1"'),
     ("endpoint with a password", put("clouds/aws/endpoint", "http://u:sesame@h"), "clouds.aws.endpoint: is not an address", "without a password"),
     ("no cloud at all", put("clouds", {}), "clouds: names no cloud", "add [clouds.aws]"),

@@ -17,11 +17,13 @@ import boto3
 import botocore.session
 import moto.ec2.models.instances as models
 import moto.ec2.responses.instances as responses
+from moto.core.exceptions import AccessDeniedError
 from moto.core.responses import BaseResponse
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.instance_types import INSTANCE_TYPES, InstanceType, InstanceTypeBackend
 from moto.server import ThreadedMotoServer
+from moto.sts.responses import TokenResponse
 
 ACCOUNT = "123456789012"  # moto's own
 AMI = "ami-12c6146b"  # one of moto's own, so that it does not look through 1,300
@@ -31,12 +33,16 @@ MUTATING_WORDS = ("Stop", "Start", "Terminate", "Modify", "Create", "Delete", "R
 
 @dataclass
 class MotoEc2:
-    """``calls``: (region, action) in the order they arrived. ``stopping_reads``: listings for which a stop stays `stopping`."""
+    """
+    ``calls``: (region, action) in the order they arrived. ``stopping_reads``: listings for which a stop stays `stopping`.
+    ``roles``: ARNs that may be assumed, each with the external id that it asks for; None: any, as moto has it.
+    """
 
     url: str
     calls: list[tuple[str, str]] = field(default_factory=list)
     stopping_reads: int = 0
-    clients: dict[str, Any] = field(default_factory=dict)
+    roles: dict[str, str | None] | None = None
+    clients: dict[tuple[str, str], Any] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def actions(self, region: str | None = None) -> list[str]:
@@ -53,42 +59,56 @@ class MotoEc2:
             aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1", botocore_session=plain
         )
 
-    def client(self, region: str = "us-east-1") -> Any:
-        if region not in self.clients:
-            self.clients[region] = self.session().client("ec2", region_name=region, endpoint_url=self.url)
-        return self.clients[region]
+    def client(self, region: str = "us-east-1", account: str = ACCOUNT, service: str = "ec2") -> Any:
+        """A client of somebody else's in an account."""
+        if (region, account + service) not in self.clients:
+            session = self.session()
+            if account != ACCOUNT:
+                roles, self.roles = self.roles, None
+                sts = session.client("sts", region_name=region, endpoint_url=self.url)
+                given = sts.assume_role(RoleArn=f"arn:aws:iam::{account}:role/test", RoleSessionName="test")["Credentials"]
+                self.roles = roles
+                session = boto3.session.Session(given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"])
+            self.clients[(region, account + service)] = session.client(service, region_name=region, endpoint_url=self.url)
+        return self.clients[(region, account + service)]
 
-    def backend(self, region: str = "us-east-1") -> Any:
-        return ec2_backends[ACCOUNT][region]
+    def backend(self, region: str = "us-east-1", account: str = ACCOUNT) -> Any:
+        return ec2_backends[account][region]
 
-    def machine(self, native: str, region: str = "us-east-1") -> Any:
+    def machine(self, native: str, region: str = "us-east-1", account: str = ACCOUNT) -> Any:
         """moto's own object, to age or change it behind the API's back."""
-        return self.backend(region).get_instance(native)
+        return self.backend(region, account).get_instance(native)
 
-    def launch(self, name: str = "m", *, region: str = "us-east-1", type: str = "g5.xlarge", spot: str | None = None, **tags: str) -> str:
-        """A running machine's native id. ``spot``: "one-time" or "persistent". Leaves no trace in ``calls``."""
+    def launch(
+        self, name: str = "m", *, region: str = "us-east-1", type: str = "g5.xlarge", spot: str | None = None, account: str = ACCOUNT,
+        more: dict[str, Any] | None = None, **tags: str,
+    ) -> str:  # fmt: skip
+        """A running machine's native id. ``spot``: "one-time" or "persistent". ``more``: of RunInstances. Leaves no trace in ``calls``."""
         extra: dict[str, Any] = {"InstanceMarketOptions": {"MarketType": "spot"}} if spot else {}
+        extra |= more or {}
         named = [{"Key": key, "Value": value} for key, value in {"Name": name, **tags}.items()]
-        answer = self.client(region).run_instances(
+        answer = self.client(region, account).run_instances(
             ImageId=AMI, InstanceType=type, MinCount=1, MaxCount=1, TagSpecifications=[{"ResourceType": "instance", "Tags": named}], **extra
         )
         native = str(answer["Instances"][0]["InstanceId"])
         if spot:
-            self.machine(native, region).spot_type = spot
+            self.machine(native, region, account).spot_type = spot
         self.calls.clear()
         return native
 
-    def do(self, action: str, region: str = "us-east-1", **arguments: Any) -> Any:
+    def do(self, action: str, region: str = "us-east-1", account: str = ACCOUNT, service: str = "ec2", **arguments: Any) -> Any:
         """Somebody else's call. Leaves no trace in ``calls``."""
-        answer = getattr(self.client(region), action)(**arguments)
+        answer = getattr(self.client(region, account, service), action)(**arguments)
         self.calls.clear()
         return answer
 
     def reset(self) -> None:
-        for backend in ec2_backends[ACCOUNT].values():
-            backend.reservations.clear()  # only the machines: a fresh region takes moto a quarter of a second
+        for backends in ec2_backends.values():
+            for backend in backends.values():
+                backend.reservations.clear()  # only the machines: a fresh region takes moto a quarter of a second
         self.calls.clear()
         self.stopping_reads = 0
+        self.roles = None
 
 
 @contextlib.contextmanager
@@ -134,6 +154,15 @@ def _patched(moto: MotoEc2) -> Iterator[None]:
         if name not in INSTANCE_TYPES:
             INSTANCE_TYPES[name] = {**plain, "InstanceType": name, "InstanceStorageSupported": False, "GpuInfo": {"Gpus": [gpu]}}
             InstanceTypeBackend.instance_types.append(InstanceType(name))
+    assume = TokenResponse.assume_role
+
+    def trusting(self: Any) -> Any:
+        arn, given = self._get_param("RoleArn"), self._get_param("ExternalId")
+        if moto.roles is not None and (arn not in moto.roles or moto.roles[arn] not in (None, given)):
+            raise AccessDeniedError(user_arn="arn:aws:iam::123456789012:user/test", action="sts:AssumeRole")
+        return assume(self)
+
+    replace(TokenResponse, "assume_role", trusting)
     replace(BaseResponse, "call_action", recorded)
     replace(responses.InstanceResponse, "describe_instances", settled)
     replace(models.InstanceBackend, "stop_instances", lambda self, ids: _stop(self, ids, moto.stopping_reads))
