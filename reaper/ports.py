@@ -97,6 +97,8 @@ class Message:
     keep_it: str | None = None
     people: tuple[str, ...] = ()
     """Who is on the machine, a line each. They may care beside its owner."""
+    notes: tuple[str, ...] = ()
+    """What to know before it goes: how it may come back, what a stop does not save."""
 
 
 class Notifier(Protocol):

@@ -152,6 +152,8 @@ def _policy(policy: Policy) -> dict[str, Any]:
         "snooze_up_to_s": policy.snooze_up_to.total_seconds(),
         "owner": list(policy.owner),
         "scarce_types": list(policy.scarce_types),
+        "reserved": policy.reserved,
+        "restart_hold": list(policy.restart_hold),
     }
 
 
@@ -237,6 +239,10 @@ def _terms(policy: Policy) -> list[str]:
         lines.insert(4, f"job ended for {written(ended.ended_for)}: warns {written(ended.warn.wait)} ahead, {quiet}")
     if policy.scarce_types:
         lines.append(f"only reports {', '.join(policy.scarce_types)}")
+    if policy.reserved != "hold":
+        lines.append(f"reserved capacity: {policy.reserved}")
+    if policy.restart_hold:
+        lines.append(f"holds where a restart risks its {', '.join(policy.restart_hold)}")
     return [*lines, f"digest {policy.digest}"]
 
 

@@ -105,6 +105,8 @@ def policy(name: str, table: PolicyTable, defaults: DefaultsTable) -> Policy:
         snooze_up_to=_first(own.up_to, inherited.up_to, shipped.snooze_up_to),
         owner=tuple(_first(table.owner, defaults.owner, shipped.owner)),
         scarce_types=() if scarce is None else tuple(sorted(scarce.types)),
+        reserved=_first(table.reserved, defaults.reserved, shipped.reserved),
+        restart_hold=tuple(sorted(_first(table.restart_hold, defaults.restart_hold, ()))),
         job_ended=_job_ended(table.job_ended, defaults.job_ended, warn),
     )
 

@@ -62,6 +62,8 @@ _SessionName = Annotated[str, PlainValidator(pointers.session_name), WithJsonSch
 _GangRule = Annotated[str, PlainValidator(pointers.gang_rule), WithJsonSchema({**TEXT, "examples": ["tag:job", "placement-group"]})]
 _OwnerRule = Annotated[str, PlainValidator(pointers.owner_rule), WithJsonSchema({**TEXT, "examples": ["tag:owner"]})]
 _Path = Annotated[str, PlainValidator(pointers.scratch_path), WithJsonSchema({"type": "string", "pattern": "^/"})]
+RISKS = ("address", "capacity", "key", "placement")
+_Risk = Annotated[str, PlainValidator(values.choice(*RISKS)), WithJsonSchema({"enum": list(RISKS)})]
 _NOT_YET = {word: f"the verb {word} is" for word in ("snapshot", "delete", "terminate")}
 _Verb = Annotated[str, PlainValidator(values.choice("stop", "start", later=_NOT_YET)), WithJsonSchema({"enum": ["stop", "start"]})]
 _LATER_ACTIONS = {
@@ -306,6 +308,13 @@ class TermsTable(Table):
     """
     local_scratch: Annotated[list[_Path], Field(min_length=1), AfterValidator(_unique)] | None = None
     """Where such a disk is mounted, how full it is means nothing in these folders: their content may go."""
+    reserved: Annotated[str, PlainValidator(values.choice("hold", "ignore")), WithJsonSchema({"enum": ["hold", "ignore"]})] | None = None
+    """A machine in a capacity reservation, which is paid for either way. Default "hold"."""
+    restart_hold: Annotated[list[_Risk], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """
+    What may not come back as it was after a stop: "address" (it changes), "capacity" (there may be none), "key" (of an encrypted
+    disk), "placement" (a placement group has to find room for it). Those written here hold; the others are told in the warning.
+    """
     snooze: SnoozeTable | None = None
     """What people may ask for."""
     owner: Annotated[list[_OwnerRule], Field(min_length=1), AfterValidator(_unique)] | None = None

@@ -81,7 +81,8 @@ class BusyTerms:
 class Policy:
     """
     One life of a machine. ``action`` "report" never nominates. ``job_ended``: None: the end of a job is no cause.
-    ``digest`` changes when any term does.
+    ``reserved``: "hold" or "ignore" capacity that is paid for either way. ``restart_hold``: of the risks of a start
+    ("address", "capacity", "key", "placement") those that hold instead of being told. ``digest`` changes when any term does.
     """
 
     name: str
@@ -101,6 +102,8 @@ class Policy:
     scarce_types: tuple[str, ...] = ()
     hook_veto_up_to: timedelta = timedelta(hours=24)
     job_ended: JobEndedTerms | None = None
+    reserved: str = "hold"
+    restart_hold: tuple[str, ...] = ()
     digest: str = ""
 
     def warn_for(self, cause: str) -> Warn:

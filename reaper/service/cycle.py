@@ -270,7 +270,9 @@ class Cycle:
             via: str | None = "audit"
         else:
             due_at = lifecycle.earliest(replace(mark, stage=Stage.WARNED), policy, this.now)
-            via = self._announcer.send(announce.warning(mark, instance, policy, due_at, this.now, this.facts[mark.resource].newest), policy.warn_for(mark.cause).via)
+            newest, decision = this.facts[mark.resource].newest, this.decisions[mark.resource]
+            message = announce.warning(mark, instance, policy, due_at, this.now, newest, decision.findings)
+            via = self._announcer.send(message, policy.warn_for(mark.cause).via)
         if via is None:
             _log.warning("no channel accepted the warning", resource=str(mark.resource), via=list(policy.warn.via))
             return mark

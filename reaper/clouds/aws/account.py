@@ -10,7 +10,9 @@ from reaper import log
 from reaper.clouds.aws.answers import STALE_CREDENTIALS, translate
 from reaper.clouds.aws.clients import Clients
 from reaper.clouds.aws.instances import parse_instance
+from reaper.clouds.aws.nominated import Nominated
 from reaper.clouds.aws.permissions import READER, Permission
+from reaper.clouds.aws.spots import Spots
 from reaper.clouds.aws.types import Types
 from reaper.errors import CloudError, Denied, NotFound
 from reaper.model.kinds.instance import Instance, InstanceState
@@ -52,8 +54,11 @@ class Account:
         self.settings = settings
         self.clients = clients
         self._types = types
+        self._spots = Spots()
+        self._type_of: dict[str, str] = {}
         self._clock = clock
         self._page_size = page_size
+        self.nominated = Nominated(self, clock)
         self._id: str | None = None
         self._asked_regions: tuple[float, Regions] | None = None
 
@@ -131,8 +136,9 @@ class Account:
         for page in self._each(doing, pages):
             raws = machines_of(page, account)
             self._types.learn(self, region, raws)
+            self._spots.learn(self, region, raws, self._clock.monotonic())
             for raw in raws:
-                instance = parse_instance(raw, account=account, region=region, types=self._types)
+                instance = parse_instance(raw, account=account, region=region, types=self._types, spot_types=self._spots.types)
                 found[instance.id] = instance
         return tuple(i for i in found.values() if i.state is not InstanceState.TERMINATED)
 
@@ -146,7 +152,14 @@ class Account:
         if not raws:
             raise NotFound(f"{doing}: EC2's answer does not hold it; it is gone, or the id is wrong")
         self._types.learn(self, resource.place, raws)
-        return parse_instance(raws[0], account=resource.account, region=resource.place, types=self._types)
+        self._spots.learn(self, resource.place, raws, self._clock.monotonic())
+        instance = parse_instance(raws[0], account=resource.account, region=resource.place, types=self._types, spot_types=self._spots.types)
+        self._type_of[resource.native] = instance.type
+        return instance
+
+    def type_of(self, resource: ResourceId) -> str:
+        """As last read one by one, else read now."""
+        return self._type_of.get(resource.native) or self.get(resource).type
 
     def require(self, resource: ResourceId) -> None:
         """Raises NotFound for what these credentials and settings do not cover: an id may come from anywhere."""

@@ -82,7 +82,9 @@ _CODES: dict[str, tuple[type[CloudError], str]] = {
         (NoCapacity, "try again later, or in another zone"),
     ),
     **dict.fromkeys(("InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"), (NoCapacity, _QUOTA)),
-    **dict.fromkeys(("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"), (NotFound, "it is gone, or the id is wrong")),
+    **dict.fromkeys(
+        ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "ClusterNotFoundException"), (NotFound, "it is gone, or the id is wrong")
+    ),
 }
 
 STALE_CREDENTIALS = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired", "NoCredentials"})

@@ -11,7 +11,7 @@ from reaper import log
 from reaper.clouds.aws.account import NOT_ALLOWED, OFF_OR_BAD_KEYS, Account, Regions
 from reaper.clouds.aws.clients import Bounds, Clients, CloudTime, default_session
 from reaper.clouds.aws.fanout import Fanout
-from reaper.clouds.aws.permissions import ACTOR, READER, Permission
+from reaper.clouds.aws.permissions import ACTOR, Permission
 from reaper.clouds.aws.roles import assuming
 from reaper.clouds.aws.types import Types
 from reaper.errors import AnswerLost, CloudError, NotFound, Throttled
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from boto3.session import Session
 
 NEEDS = (
-    Permission("ec2:DescribeInstanceAttribute", READER, "read stop and termination protection of machines about to be stopped"),
     Permission("ec2:StopInstances", ACTOR, "stop", on="arn:{partition}:ec2:*:*:instance/*", probe="stop_instances"),
     Permission("ec2:StartInstances", ACTOR, "start again what it stopped", on="arn:{partition}:ec2:*:*:instance/*", probe="start_instances"),
 )
@@ -132,18 +131,11 @@ class AwsCloud:
         return self._of(resource).get(resource)
 
     def protections(self, resource: ResourceId) -> Protections:
-        doing = f"read stop protection of {resource}"
         try:
             account = self._of(resource)
-            account.require(resource)
-            client = account.reads(resource.place)
-            answer = account.call(doing, lambda: client.describe_instance_attribute(InstanceId=resource.native, Attribute="disableApiStop"))
         except CloudError as error:
-            return Protections(stop_protected=None, because=str(error))
-        value = answer.get("DisableApiStop", {}).get("Value")
-        if value is None:
-            return Protections(stop_protected=None, because=f"{doing}: EC2's answer does not say")
-        return Protections(stop_protected=bool(value), because="disableApiStop is set" if value else None)
+            return Protections(because=str(error))
+        return account.nominated.read(resource)
 
     def skew(self, now: datetime) -> timedelta | None:
         """To a second, which is the header's grain."""
