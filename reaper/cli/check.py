@@ -151,6 +151,8 @@ def _policy(policy: Policy) -> dict[str, Any]:
         "local_scratch": list(policy.local_scratch),
         "snooze_up_to_s": policy.snooze_up_to.total_seconds(),
         "owner": list(policy.owner),
+        "project": list(policy.project),
+        "environment": list(policy.environment),
         "scarce_types": list(policy.scarce_types),
         "reserved": policy.reserved,
         "restart_hold": list(policy.restart_hold),

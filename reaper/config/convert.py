@@ -104,6 +104,8 @@ def policy(name: str, table: PolicyTable, defaults: DefaultsTable) -> Policy:
         local_scratch=tuple(_first(table.local_scratch, defaults.local_scratch, ())),
         snooze_up_to=_first(own.up_to, inherited.up_to, shipped.snooze_up_to),
         owner=tuple(_first(table.owner, defaults.owner, shipped.owner)),
+        project=tuple(_first(table.project, defaults.project, shipped.project)),
+        environment=tuple(_first(table.environment, defaults.environment, shipped.environment)),
         scarce_types=() if scarce is None else tuple(sorted(scarce.types)),
         reserved=_first(table.reserved, defaults.reserved, shipped.reserved),
         restart_hold=tuple(sorted(_first(table.restart_hold, defaults.restart_hold, ()))),
@@ -169,6 +171,8 @@ def _aws(document: Document) -> AwsCloud | None:
     return AwsCloud(
         regions=tuple(sorted(table.regions or ())),
         endpoint=table.endpoint,
+        price_file=table.price_file,
+        price_list=table.price_list != "off" and (table.endpoint is None or table.price_list == "ask"),
         accounts=tuple(_account(id, table.account.get(id, AwsAccountTable()), table) for id in sorted(table.accounts or ())),
     )
 

@@ -129,6 +129,10 @@ class AwsTable(Table):
     """Whole ARNs of roles to assume first, in order, where the accounts trust only such a one."""
     account: dict[_Account, AwsAccountTable] = Field(default_factory=dict)
     """What is different in single accounts."""
+    price_list: Annotated[str, PlainValidator(values.choice("ask", "off")), WithJsonSchema({"enum": ["ask", "off"]})] | None = None
+    """Whether the Price List API is asked what types cost. Default "ask"; a refusal does no harm."""
+    price_file: Annotated[str, PlainValidator(pointers.absolute), WithJsonSchema({"type": "string", "pattern": "^/"})] | None = None
+    """Where list prices are kept, {"eu-west-1": {"g5.xlarge": 1.123}}; used where AWS may not be asked. [prices] come first."""
     endpoint: Annotated[str, PlainValidator(pointers.endpoint), WithJsonSchema({**TEXT, "format": "uri"})] | None = None
     """Sends every AWS call to this address; for tests and the demo."""
 
@@ -318,7 +322,11 @@ class TermsTable(Table):
     snooze: SnoozeTable | None = None
     """What people may ask for."""
     owner: Annotated[list[_OwnerRule], Field(min_length=1), AfterValidator(_unique)] | None = None
-    """Where the owner's name stands, in order. Default "tag:owner"."""
+    """Where the owner's name stands, in order and in any case. Default "tag:owner"; then the account's own, then who made it."""
+    project: Annotated[list[_OwnerRule], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """Where the project stands. Default "tag:project"."""
+    environment: Annotated[list[_OwnerRule], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """Where the environment stands. Default "tag:environment" or "tag:env"."""
     scarce: ScarceTable | None = None
     """Machines that are only reported, because the cloud may not give them back."""
 

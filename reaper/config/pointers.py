@@ -146,6 +146,13 @@ def scratch_path(value: object) -> str:
     return word.rstrip("/")
 
 
+def absolute(value: object) -> str:
+    word = text(value)
+    if not word.startswith("/") or word.endswith("/") or ".." in word.split("/"):
+        raise Unreadable(f"{shown(word)} is not the absolute path of a file", 'write it as "/var/lib/idle-reaper/prices.json"')
+    return word
+
+
 def endpoint(value: object) -> str:
     """An http or https address without credentials."""
     parts = _split(value)

@@ -57,7 +57,7 @@ def make(
         ready = [c for c in group if c.ready]
         if not ready:
             continue
-        prices = [budgets.price_of(c.instance.type, configuration.prices) for c in ready]
+        prices = [budgets.price_of(c.instance.type, configuration.prices, c.instance.hourly_usd) for c in ready]
         known = [price for price in prices if price is not None]
         ask = budgets.Ask(len(ready), sum(known) if known else None)
         by, because = _withhold(group, ready, configuration, jumps, now, stopped_by)
@@ -121,7 +121,7 @@ def _planned(candidate: Candidate, price: float | None) -> PlannedAction:
     decision = candidate.decision
     return PlannedAction(
         resource=candidate.instance.id, name=candidate.instance.title, action=decision.action, cause=decision.cause or "",
-        policy=decision.policy or "", because=decision.because, gang=candidate.gang, usd_per_hour=price,
+        policy=decision.policy or "", because=decision.because, gang=candidate.gang, usd_per_hour=0.0 if candidate.instance.reservation is not None else price,  # reserved capacity is paid for either way
     )  # fmt: skip
 
 
@@ -138,7 +138,7 @@ def _notes(configuration: Configuration, candidates: Sequence[Candidate], jumps:
     if stopped_by is not None:
         notes.append(f"nothing is taken away: {stopped_by[1]}")
     if configuration.budgets.stops.usd_per_hour is not None:
-        unpriced = sorted({c.instance.type for c in candidates if budgets.price_of(c.instance.type, configuration.prices) is None})
+        unpriced = sorted({c.instance.type for c in candidates if budgets.price_of(c.instance.type, configuration.prices, c.instance.hourly_usd) is None})
         if unpriced:
             notes.append(f"the dollar budget does not apply to types without a price: {', '.join(unpriced)}")
     return tuple(notes)

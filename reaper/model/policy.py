@@ -99,6 +99,8 @@ class Policy:
     local_scratch: tuple[str, ...] = ()
     snooze_up_to: timedelta = timedelta(days=5)
     owner: tuple[str, ...] = ("tag:owner",)
+    project: tuple[str, ...] = ("tag:project",)
+    environment: tuple[str, ...] = ("tag:environment", "tag:env")
     scarce_types: tuple[str, ...] = ()
     hook_veto_up_to: timedelta = timedelta(hours=24)
     job_ended: JobEndedTerms | None = None
@@ -204,12 +206,15 @@ class AwsAccount:
 class AwsCloud:
     """
     Regions to list (empty: those each account has switched on). ``endpoint`` points every AWS call elsewhere (tests, demo).
-    ``accounts``: empty is the one that the credentials at hand belong to.
+    ``accounts``: empty is the one that the credentials at hand belong to. ``price_file``: where list prices are kept;
+    ``price_list``: whether AWS may be asked for them.
     """
 
     regions: tuple[str, ...] = ()
     endpoint: str | None = None
     accounts: tuple[AwsAccount, ...] = ()
+    price_file: str | None = None
+    price_list: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,13 +272,40 @@ def _folded(text: str) -> str:
     return unicodedata.normalize("NFKC", text).strip().casefold()
 
 
+CREATOR_TAGS = ("aws:createdby", "creator", "created-by", "createdby", "created_by")
+"""Who made it, where nothing says whose it is. The first is the one that AWS itself writes."""
+
+
 def owner_of(instance: Instance, keys: tuple[str, ...]) -> str | None:
-    """The first of the owner tags that is there, in the operator's order; keys compare without regard to case."""
+    """
+    The first of the owner tags that is there, in the operator's order; else whom its account names; else who made it. Keys
+    compare without regard to case.
+    """
+    return _told(instance, keys, "owner") or _creator(instance)
+
+
+def project_of(instance: Instance, keys: tuple[str, ...]) -> str | None:
+    return _told(instance, keys, "project")
+
+
+def environment_of(instance: Instance, keys: tuple[str, ...]) -> str | None:
+    return _told(instance, keys, "environment")
+
+
+def _told(instance: Instance, keys: tuple[str, ...], what: str) -> str | None:
     tags = {key.lower(): value for key, value in instance.tags.items()}
     for rule in keys:
-        value = tags.get(rule.partition(":")[2].lower() or rule.lower())
+        value = tags.get(rule.partition(":")[2].lower() or rule.lower(), "").strip()
         if value:
             return value
+    return (instance.given or {}).get(what) or None
+
+
+def _creator(instance: Instance) -> str | None:
+    """AWS writes "IAMUser:AIDA…:ada", "AssumedRole:AROA…:ada@example.org" or "Root:123456789012", which is nobody."""
+    tags = {key.lower(): value for key, value in instance.tags.items()}
+    for key in CREATOR_TAGS:
+        value = tags.get(key, "").strip()
+        if value and not (key == CREATOR_TAGS[0] and value.startswith("Root:")):
+            return value.rpartition(":")[2] if key == CREATOR_TAGS[0] else value
     return None
-
-

@@ -34,10 +34,10 @@ def faults() -> Faults:
 def make_cloud(moto: MotoEc2, faults: Faults) -> Callable[..., AwsCloud]:
     def make(
         *regions: str, account: str | None = None, accounts: tuple[policy.AwsAccount, ...] = (), endpoint: str | None = None,
-        bounds: Bounds = FAST, **more: object,
+        bounds: Bounds = FAST, price_list: bool = False, price_file: str | None = None, **more: object,
     ) -> AwsCloud:  # fmt: skip
         accounts = (policy.AwsAccount(account),) if account else accounts
-        settings = policy.AwsCloud(regions=regions, endpoint=endpoint or moto.url, accounts=accounts)
+        settings = policy.AwsCloud(regions=regions, endpoint=endpoint or moto.url, accounts=accounts, price_list=price_list, price_file=price_file)
         more = {"clock": SystemClock(), "session": lambda: faults.install(moto.session()), "prepared": faults.install, **more}
         return AwsCloud(settings, bounds=bounds, **more)  # type: ignore[arg-type]
 

@@ -287,3 +287,19 @@ def test_only_an_elastic_address_stays(raw: dict[str, Any], expected: tuple[str 
     machine = parse(**raw)
 
     assert (machine.public_address, machine.address_kept) == expected
+
+
+@pytest.mark.parametrize(
+    ("raw", "price"),
+    [
+        ({}, 1.006),
+        ({"PlatformDetails": "Linux/UNIX", "Placement": {"Tenancy": "default"}}, 1.006),
+        ({"PlatformDetails": "Windows"}, None),
+        ({"Placement": {"Tenancy": "dedicated"}}, None),
+        ({"InstanceLifecycle": "spot"}, None),
+    ],
+)
+def test_the_list_price_is_that_of_on_demand_linux_on_shared_hardware_only(raw: dict[str, Any], price: float | None) -> None:
+    got = parse_instance({"InstanceId": "i-0abc", **raw}, account="1", region="eu-west-1", types={}, hourly_usd=1.006)
+
+    assert got.hourly_usd == price

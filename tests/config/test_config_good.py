@@ -191,6 +191,8 @@ CHANGES: list[tuple[str, Any]] = [
     ("warn", {"quiet": "20:00-09:00 Europe/Berlin"}),
     ("warn", {"via": ["team"]}),
     ("reserved", "ignore"),
+    ("project", ["tag:cost-centre"]),
+    ("environment", ["tag:stage"]),
     ("restart_hold", ["address"]),
     ("restart_hold", ["address", "key"]),
     ("busy", {"cpu": "11%"}),

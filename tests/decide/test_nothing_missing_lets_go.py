@@ -54,6 +54,8 @@ ALLOWED = {
     ("instance", "reserved_only"): SHOWN,
     ("instance", "public_address"): SHOWN,
     ("instance", "address_kept"): SHOWN,
+    ("instance", "hourly_usd"): "prices are the planner's",
+    ("instance", "given"): SHOWN,
     # the facts
     ("facts", "place_failed"): NOTHING_THERE,
     ("facts", "running_since", OLD): "older is older",

@@ -12,6 +12,7 @@ from reaper.clouds.aws.clients import Clients
 from reaper.clouds.aws.instances import parse_instance
 from reaper.clouds.aws.nominated import Nominated
 from reaper.clouds.aws.permissions import READER, Permission
+from reaper.clouds.aws.prices import Prices
 from reaper.clouds.aws.spots import Spots
 from reaper.clouds.aws.types import Types
 from reaper.errors import CloudError, Denied, NotFound
@@ -50,10 +51,12 @@ class Account:
     ``page_size``: machines a page, 5 to 1000. Raises CloudError and its kinds only.
     """
 
-    def __init__(self, settings: AwsAccount, clients: Clients, types: Types, clock: Clock, page_size: int) -> None:
+    def __init__(self, settings: AwsAccount, clients: Clients, types: Types, prices: Prices, clock: Clock, page_size: int) -> None:
         self.settings = settings
         self.clients = clients
         self._types = types
+        self._prices = prices
+        self._given = {key: text for key in ("owner", "project", "environment") if (text := getattr(settings, key)) is not None} or None
         self._spots = Spots()
         self._type_of: dict[str, str] = {}
         self._clock = clock
@@ -138,7 +141,7 @@ class Account:
             self._types.learn(self, region, raws)
             self._spots.learn(self, region, raws, self._clock.monotonic())
             for raw in raws:
-                instance = parse_instance(raw, account=account, region=region, types=self._types, spot_types=self._spots.types)
+                instance = self._parse(raw, account, region)
                 found[instance.id] = instance
         return tuple(i for i in found.values() if i.state is not InstanceState.TERMINATED)
 
@@ -153,9 +156,15 @@ class Account:
             raise NotFound(f"{doing}: EC2's answer does not hold it; it is gone, or the id is wrong")
         self._types.learn(self, resource.place, raws)
         self._spots.learn(self, resource.place, raws, self._clock.monotonic())
-        instance = parse_instance(raws[0], account=resource.account, region=resource.place, types=self._types, spot_types=self._spots.types)
+        instance = self._parse(raws[0], resource.account, resource.place)
         self._type_of[resource.native] = instance.type
         return instance
+
+    def _parse(self, raw: Mapping[str, Any], account: str, region: str) -> Instance:
+        price = self._prices.of(region, str(raw.get("InstanceType")))
+        return parse_instance(
+            raw, account=account, region=region, types=self._types, spot_types=self._spots.types, hourly_usd=price, given=self._given
+        )
 
     def type_of(self, resource: ResourceId) -> str:
         """As last read one by one, else read now."""

@@ -1,10 +1,11 @@
 """EC2 instances of any number of accounts in all their regions."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reaper import log
@@ -12,6 +13,7 @@ from reaper.clouds.aws.account import NOT_ALLOWED, OFF_OR_BAD_KEYS, Account, Reg
 from reaper.clouds.aws.clients import Bounds, Clients, CloudTime, default_session
 from reaper.clouds.aws.fanout import Fanout
 from reaper.clouds.aws.permissions import ACTOR, Permission
+from reaper.clouds.aws.prices import Prices
 from reaper.clouds.aws.roles import assuming
 from reaper.clouds.aws.types import Types
 from reaper.errors import AnswerLost, CloudError, NotFound, Throttled
@@ -71,6 +73,7 @@ class AwsCloud:
         self._page_size = page_size
         self._time = CloudTime(clock)
         self._types = Types()
+        self._prices = Prices(clock, None if settings.price_file is None else Path(settings.price_file), ask=settings.price_list)
         self._session, self._prepared = session, prepared
         self.accounts = tuple(self._account(account) for account in settings.accounts or (policy.AwsAccount(),))
         self._fanout: Fanout[tuple[str, str], Any] = Fanout("aws-list")
@@ -85,7 +88,7 @@ class AwsCloud:
             endpoint=self._settings.endpoint, regions=own.regions, time=self._time, bounds=self._bounds,
             session=lambda: self._prepared(opens(), own.id or ""),
         )  # fmt: skip
-        return Account(own, clients, self._types, self._clock, self._page_size)
+        return Account(own, clients, self._types, self._prices, self._clock, self._page_size)
 
     def _role_config(self) -> Any:
         from botocore.config import Config
@@ -123,6 +126,7 @@ class AwsCloud:
                 questions[(str(n), region)] = partial(account.list_region, region)
         answers = self._fanout.ask(questions, max(self._list_within - (time.monotonic() - began), 0.0))
         listed = {places[key]: self._outcome(places[key], future) for key, future in answers.items()}
+        self._learn_prices(listed.values())
         self._leave_out(listed, {places[key]: (self.accounts[int(key[0])], answers[key]) for key in answers})
         return tuple(sorted((*found, *listed.values()), key=lambda one: (one.place.account, _order(self._settings, one.place))))
 
@@ -208,6 +212,11 @@ class AwsCloud:
             _LOG.error("listing not understood", place=str(place), error=f"{type(error).__name__}: {error}")
             return Listed(place, failed=f"{place}: the listing is not understood: {error}")
         return Listed(place, failed=_told(place, error))
+
+    def _learn_prices(self, listed: Iterable[Listed]) -> None:
+        """In a thread of its own, after the listing; what it learns is told from the next listing on."""
+        wanted = {(i.id.place, i.type) for one in listed for i in one.instances if i.gpus != 0}
+        self._fanout.ask({("", "prices"): lambda: self._prices.learn(self.accounts[0], wanted)}, 0.0)
 
     def _waiting(self, place: Place) -> Listed | None:
         """Left alone for now, because it throttled us: asking on would only make it worse for everybody in the account."""

@@ -69,8 +69,9 @@ def _devices(gpu: Mapping[str, Any]) -> int | None:
 
 
 def parse_instance(
-    raw: Mapping[str, Any], *, account: str, region: str, types: Mapping[str, TypeFacts], spot_types: Mapping[str, str] | None = None
-) -> Instance:
+    raw: Mapping[str, Any], *, account: str, region: str, types: Mapping[str, TypeFacts], spot_types: Mapping[str, str] | None = None,
+    hourly_usd: float | None = None, given: dict[str, str] | None = None,
+) -> Instance:  # fmt: skip
     """
     One entry of DescribeInstances. Whatever is missing is None, a word we do not know is UNKNOWN or OTHER.
 
@@ -115,6 +116,8 @@ def parse_instance(
         reserved_only=_reserved_only(raw.get("CapacityReservationSpecification")),
         public_address=address,
         address_kept=kept,
+        hourly_usd=hourly_usd if _at_list_price(raw) else None,
+        given=given,
     )
 
 
@@ -124,6 +127,12 @@ def _lifecycle(raw: Mapping[str, Any], spot_types: Mapping[str, str]) -> Lifecyc
         # a spot request where the word for it is missing is still one
         return Lifecycle.SPOT if word is Lifecycle.ON_DEMAND and raw.get("SpotInstanceRequestId") else word
     return _SPOT_TYPES.get(spot_types.get(str(raw.get("SpotInstanceRequestId")), ""), Lifecycle.SPOT)
+
+
+def _at_list_price(raw: Mapping[str, Any]) -> bool:
+    """The price asked for is that of on-demand Linux on shared hardware; any other machine's is not known by it."""
+    shared = (raw.get("Placement") or {}).get("Tenancy") in (None, "default")
+    return not raw.get("InstanceLifecycle") and shared and raw.get("PlatformDetails") in (None, "Linux/UNIX")
 
 
 def _reserved_only(raw: Mapping[str, Any] | None) -> bool | None:

@@ -45,7 +45,8 @@ class Instance:
     ``zone``: where in the region. ``root``: "ebs" or "instance-store". ``hibernation``: whether it was launched for it.
     ``tenancy``: "default", "dedicated" or "host"; ``host``: the dedicated host it is on. ``reservation``: the capacity
     reservation it runs in, which is paid for either way; ``reserved_only``: whether it can start nowhere else.
-    ``public_address``: the one it has, ``address_kept``: whether it keeps it through a stop.
+    ``public_address``: the one it has, ``address_kept``: whether it keeps it through a stop. ``hourly_usd``: its list price,
+    None: not known. ``given``: what its account says of "owner", "project" and "environment" where no tag does.
     """
 
     id: ResourceId
@@ -75,6 +76,8 @@ class Instance:
     reserved_only: bool | None = None
     public_address: str | None = None
     address_kept: bool | None = None
+    hourly_usd: float | None = None
+    given: dict[str, str] | None = None
 
     @property
     def title(self) -> str:
