@@ -1,6 +1,5 @@
 """Nothing in the README is untrue: its files are there, its configuration loads, its commands exist."""
 
-import json
 import re
 import tomllib
 from pathlib import Path
@@ -8,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from reaper.cli.main import COMMANDS
-from reaper.clouds.aws.needs import needed
-from reaper.clouds.aws.permissions import ACTOR, READER
 from reaper.config import load, parse, remarks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,13 +42,6 @@ def test_every_command_is_in_its_table_and_no_other() -> None:
     told = set(re.findall(r"^\| `reaper (\w+)", README, re.M))
 
     assert told == set(COMMANDS)
-
-
-def test_its_permissions_are_those_the_adapter_uses() -> None:
-    statements = json.loads(blocks("json")[0])["Statement"]
-    told = {action for statement in statements for action in statement["Action"]}
-
-    assert told == {permission.action for permission in needed(READER, ACTOR)}
 
 
 def test_the_two_commands_stand_there_as_a_newcomer_copies_them() -> None:

@@ -8,6 +8,7 @@ protected, the budgets, and what an operator should look at. No secret is printe
 import argparse
 import json
 import os
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from reaper.clock import SystemClock
 from reaper.config.values import written
 from reaper.errors import ConfigurationError, StoreError
 from reaper.model.policy import Configuration, CountBudget, Policy, Protection, Selector
+from reaper.ports import Probed
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,15 +33,18 @@ examples:
   reaper check --schema > schema.json  the JSON Schema, for editors
   reaper check --json reaper.toml      one JSON object on the last line
 
-exit codes: 0 the configuration is right, 2 it is refused (every problem is printed)
+  reaper check --permissions           also ask AWS, by dry runs, whether it allows what this needs
+
+exit codes: 0 the configuration is right, 1 a permission is denied, 2 it is refused (every problem is printed)
 """
 
-OK, CONFIGURATION = 0, 2
+OK, DENIED, CONFIGURATION = 0, 1, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", nargs="?", metavar="PATH", help="a file (.toml, .json) or a folder of them")
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of a configuration and read nothing")
+    parser.add_argument("--permissions", action="store_true", help="try each permission without doing anything")
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line, for machines")
 
 
@@ -55,11 +60,29 @@ def run(args: argparse.Namespace) -> int:
         return CONFIGURATION
     now = SystemClock().now()
     found = (*_put_back(configuration, getattr(args, "state", None)), *config.remarks(configuration, now))
+    probed = _probe(configuration) if args.permissions else ()
     if args.json:
-        print(json.dumps(_report(configuration, now, found)))
+        report = _report(configuration, now, found)
+        print(json.dumps(report | {"permissions": [asdict(one) for one in probed]} if args.permissions else report))
     else:
         _print_summary(configuration, now, found)
-    return OK
+        _print_probed(probed)
+    return DENIED if any(one.allowed is False for one in probed) else OK
+
+
+def _probe(configuration: Configuration) -> tuple[Probed, ...]:
+    from reaper.wiring import build_probers  # loads the SDK, which most checks do not need
+
+    return tuple(probed for prober in build_probers(configuration, SystemClock()) for probed in prober.probe(configuration))
+
+
+def _print_probed(probed: tuple[Probed, ...]) -> None:
+    for words, allowed in (("allowed", True), ("DENIED", False), ("not probed", None)):
+        these = [one for one in probed if one.allowed is allowed]
+        if these and allowed:
+            print(f"permissions allowed: {len(these)}")
+        for one in these if not allowed else ():
+            print(f"permission {words}: {one.permission} in {one.account}: {one.because}")
 
 
 def _put_back(configuration: Configuration, state: str | None) -> tuple[str, ...]:

@@ -4,10 +4,8 @@ from datetime import timedelta
 
 from reaper.model.decision import Action
 from reaper.model.kinds.instance import Instance, InstanceState
+from reaper.model.kinds.snapshot import OWN_TAG_PREFIX
 from reaper.model.plan import Attempt, Outcome
-
-OWN_TAG_PREFIX = "idle-reaper:"
-"""Tags we write ourselves; a change of one of them is not somebody's touch."""
 
 
 def refuse_start(attempt: Attempt, current: Instance) -> str | None:

@@ -184,6 +184,8 @@ class Account:
         """Raises CloudError and its kinds only."""
         try:
             return ask()
+        except CloudError:
+            raise  # one of our own hooks refused
         except Exception as error:  # whatever came up while a verb was out, the verb may have been carried out
             ours = translate(error, doing, verb=verb)
             if ours.code in STALE_CREDENTIALS:

@@ -1,7 +1,7 @@
 """EC2 instances of any number of accounts in all their regions."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reaper import log
+from reaper.clouds.aws import acts
 from reaper.clouds.aws.account import NOT_ALLOWED, OFF_OR_BAD_KEYS, Account, Regions
 from reaper.clouds.aws.clients import Bounds, Clients, CloudTime, default_session
 from reaper.clouds.aws.fanout import Fanout
-from reaper.clouds.aws.permissions import ACTOR, Permission
 from reaper.clouds.aws.prices import Prices
 from reaper.clouds.aws.roles import assuming
 from reaper.clouds.aws.types import Types
-from reaper.errors import AnswerLost, CloudError, NotFound, Throttled
+from reaper.errors import CloudError, NotFound, Throttled
 from reaper.model import policy
 from reaper.model.kinds.instance import Instance, Protections
+from reaper.model.kinds.snapshot import Snapshot
 from reaper.model.resource import Place, ResourceId
 from reaper.ports import Clock, Listed
 
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from boto3.session import Session
-
-NEEDS = (
-    Permission("ec2:StopInstances", ACTOR, "stop", on="arn:{partition}:ec2:*:*:instance/*", probe="stop_instances"),
-    Permission("ec2:StartInstances", ACTOR, "start again what it stopped", on="arn:{partition}:ec2:*:*:instance/*", probe="start_instances"),
-)
 
 SLOWER = timedelta(minutes=1)
 SLOWEST = timedelta(minutes=8)
@@ -149,19 +145,25 @@ class AwsCloud:
     # --- verbs --------------------------------------------------------------------------------------------------------
 
     def stop(self, resource: ResourceId) -> None:
-        """A plain stop: no force, no hibernation. One machine a call, so that no other id can fail it."""
-        account = self._of(resource)
-        account.require(resource)
-        client = account.verbs(resource.place)
-        answer = account.call(f"stop {resource}", lambda: client.stop_instances(InstanceIds=[resource.native]), verb=True)
-        _require_named(answer.get("StoppingInstances", ()), resource, "stop")
+        acts.stop(self._of(resource), resource)
+
+    def hibernate(self, resource: ResourceId) -> None:
+        acts.hibernate(self._of(resource), resource)
 
     def start(self, resource: ResourceId) -> None:
-        account = self._of(resource)
-        account.require(resource)
-        client = account.verbs(resource.place)
-        answer = account.call(f"start {resource}", lambda: client.start_instances(InstanceIds=[resource.native]), verb=True)
-        _require_named(answer.get("StartingInstances", ()), resource, "start")
+        acts.start(self._of(resource), resource)
+
+    def terminate(self, resource: ResourceId) -> None:
+        acts.terminate(self._of(resource), resource)
+
+    def snapshot(self, resource: ResourceId, volume: str, tags: Mapping[str, str]) -> str:
+        return acts.snapshot(self._of(resource), resource, volume, tags)
+
+    def snapshots(self, resource: ResourceId, key: str) -> tuple[Snapshot, ...]:
+        return acts.snapshots(self._of(resource), resource, key)
+
+    def tag(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
+        acts.tag(self._of(resource), resource, tags)
 
     # --- which account ------------------------------------------------------------------------------------------------
 
@@ -257,8 +259,3 @@ def _order(settings: policy.AwsCloud, place: Place) -> tuple[int, str]:
     """As the operator wrote the regions, then by name."""
     written = settings.regions.index(place.name) if place.name in settings.regions else len(settings.regions)
     return written, place.name
-
-
-def _require_named(changes: Any, resource: ResourceId, verb: str) -> None:
-    if not any(change.get("InstanceId") == resource.native for change in changes):
-        raise AnswerLost(f"{verb} {resource}: EC2's answer does not name it; read it before anything else")
