@@ -178,6 +178,7 @@ def _policy(policy: Policy) -> dict[str, Any]:
         "environment": list(policy.environment),
         "scarce_types": list(policy.scarce_types),
         "reserved": policy.reserved,
+        "hibernate_else": policy.hibernate_else,
         "restart_hold": list(policy.restart_hold),
     }
 

@@ -107,6 +107,7 @@ def policy(name: str, table: PolicyTable, defaults: DefaultsTable) -> Policy:
         project=tuple(_first(table.project, defaults.project, shipped.project)),
         environment=tuple(_first(table.environment, defaults.environment, shipped.environment)),
         scarce_types=() if scarce is None else tuple(sorted(scarce.types)),
+        hibernate_else=_first(table.hibernate_else, defaults.hibernate_else, shipped.hibernate_else),
         reserved=_first(table.reserved, defaults.reserved, shipped.reserved),
         restart_hold=tuple(sorted(_first(table.restart_hold, defaults.restart_hold, ()))),
         job_ended=_job_ended(table.job_ended, defaults.job_ended, warn),

@@ -64,11 +64,12 @@ _OwnerRule = Annotated[str, PlainValidator(pointers.owner_rule), WithJsonSchema(
 _Path = Annotated[str, PlainValidator(pointers.scratch_path), WithJsonSchema({"type": "string", "pattern": "^/"})]
 RISKS = ("address", "capacity", "key", "placement")
 _Risk = Annotated[str, PlainValidator(values.choice(*RISKS)), WithJsonSchema({"enum": list(RISKS)})]
-_NOT_YET = {word: f"the verb {word} is" for word in ("snapshot", "delete", "terminate")}
-_Verb = Annotated[str, PlainValidator(values.choice("stop", "start", later=_NOT_YET)), WithJsonSchema({"enum": ["stop", "start"]})]
+VERBS = ("stop", "start", "snapshot", "terminate")
+_Verb = Annotated[str, PlainValidator(values.choice(*VERBS, later={"delete": "the verb delete is"})), WithJsonSchema({"enum": list(VERBS)})]
+ACTIONS = ("stop", "report", "hibernate", "stop-and-snapshot", "terminate")
 _LATER_ACTIONS = {
     word: f"the action {word} is"
-    for word in ("hibernate", "suspend", "snapshot", "stop-and-snapshot", "snapshot-and-delete", "scale-to-zero", "terminate", "delete")
+    for word in ("suspend", "snapshot", "snapshot-and-delete", "scale-to-zero", "delete")
 }
 
 Tags = Annotated[
@@ -278,9 +279,14 @@ class TermsTable(Table):
     """The terms that [defaults] and each policy can write. A policy inherits key by key, also inside idle, warn and busy."""
 
     action: Annotated[
-        str, PlainValidator(values.choice("stop", "report", later=_LATER_ACTIONS)), WithJsonSchema({"enum": ["stop", "report"]})
+        str, PlainValidator(values.choice(*ACTIONS, later=_LATER_ACTIONS)), WithJsonSchema({"enum": list(ACTIONS)})
     ] | None = None
-    """What is done with an idle machine. Default "stop"."""
+    """
+    What is done with an idle machine. Default "stop". "terminate" ends it once it is stopped and the snapshots of all its disks
+    are verified; it has to be written in the policy itself, with its verb in [scope].
+    """
+    hibernate_else: Annotated[str, PlainValidator(values.choice("stop", "hold")), WithJsonSchema({"enum": ["stop", "hold"]})] | None = None
+    """What is done with a machine that was not launched for hibernation, under the action "hibernate". Default "stop"."""
     idle: IdleTable | None = None
     """When a machine counts as idle."""
     warn: WarnTable | None = None

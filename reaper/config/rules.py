@@ -52,6 +52,7 @@ def check(document: Document) -> list[Problem]:
         *_budgets(document),
         *_short_terms(document),
         *_held(document),
+        *_endings(document),
         *_channel_names(document),
         *_two_policies(document),
         *_enforcing(document),
@@ -135,6 +136,16 @@ def _limits(table: CountTable) -> bool:
     return any(limit is not None for limit in written)
 
 
+def _endings(document: Document) -> Iterator[Problem]:
+    """Ending machines is never inherited: whoever asks for it has written it beside the machines that it means."""
+    if document.defaults is not None and document.defaults.action == "terminate":
+        yield Problem(("defaults", "action"), "terminate is never inherited", "write it in the policy that means it", (("defaults", "action"),))
+    for name, policy in document.policy.items():
+        if policy.action == "terminate" and policy.when is None:
+            path: Path = ("policy", name, "when")
+            yield Problem(path, f"is missing, and policy.{name} ends machines", "say which machines it means", (path,))
+
+
 def _terms(document: Document) -> Iterator[tuple[Path, TermsTable]]:
     if document.defaults is not None:
         yield ("defaults",), document.defaults
@@ -214,6 +225,15 @@ def _enforcing(document: Document) -> Iterator[Problem]:
         yield Problem(("scope",), f"selects nothing by name, and {because}", "add tags, types or ids", (("scope",),))
     if "stop" not in (scope.verbs or ()):
         yield Problem(("scope", "verbs"), f"does not list stop, and {because}", 'write verbs = ["stop"]', (("scope",),))
+    for name in acting:
+        inherited = document.defaults.action if document.defaults is not None and document.defaults.action != "terminate" else None
+        action = document.policy[name].action or inherited or ""
+        wanted = {"stop-and-snapshot": ("snapshot",), "terminate": ("snapshot", "terminate")}.get(action, ())
+        missing = [verb for verb in wanted if verb not in (scope.verbs or ())]
+        if missing:
+            concerns: tuple[Path, ...] = (("scope",), ("policy", name, "action"))
+            what = f"does not list {' and '.join(missing)}, and policy.{name} has the action {action}"
+            yield Problem(("scope", "verbs"), what, "add " + ", ".join(f'"{verb}"' for verb in missing), concerns)
 
 
 def channels(

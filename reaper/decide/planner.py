@@ -10,7 +10,7 @@ from reaper.model.decision import Action, Decision, Verdict
 from reaper.model.kinds.instance import Instance
 from reaper.model.mark import Mark, Stage
 from reaper.model.plan import Debit, Plan, PlannedAction, Withheld
-from reaper.model.policy import Configuration, Mode, Policy
+from reaper.model.policy import Configuration, Mode, Policy, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,21 @@ class Candidate:
         return self.decision.verdict is Verdict.ACT and self.mark is not None and self.mark.stage is Stage.DUE and self.look is None
 
 
-def verb_of(action: Action) -> str:
-    """The verb of [scope] an action needs."""
-    return {Action.STOP: "stop", Action.START: "start"}.get(action, action.value)
+_VERBS = {
+    Action.HIBERNATE: ("stop",),
+    Action.STOP_AND_SNAPSHOT: ("stop", "snapshot"),
+    Action.TERMINATE: ("stop", "snapshot", "terminate"),
+}
+
+
+def verbs_of(action: Action) -> tuple[str, ...]:
+    """The verbs of [scope] an action needs, in the order in which it uses them."""
+    return _VERBS.get(action, (action.value,))
+
+
+def verb_missing(action: Action, scope: Scope) -> str | None:
+    """The first verb that an action needs and [scope] does not name; None: all are named."""
+    return next((verb for verb in verbs_of(action) if not scope.given or verb not in scope.verbs), None)
 
 
 def make(
@@ -104,8 +116,8 @@ def _withhold(
     for candidate in ready:
         if candidate.policy is None or candidate.policy.mode is not Mode.ENFORCE:
             return "mode", f"policy {candidate.policy.name if candidate.policy else '?'} is in observe"
-        verb = verb_of(candidate.decision.action)
-        if not configuration.scope.given or verb not in configuration.scope.verbs:
+        verb = verb_missing(candidate.decision.action, configuration.scope)
+        if verb is not None:
             return "scope", f"[scope] verbs do not name {verb}"
         for open_jump in jumps:
             if open_jump.blocks(candidate.instance.id, now):

@@ -80,9 +80,10 @@ class BusyTerms:
 @dataclass(frozen=True, slots=True)
 class Policy:
     """
-    One life of a machine. ``action`` "report" never nominates. ``job_ended``: None: the end of a job is no cause.
+    One life of a machine. ``action`` "report" never nominates; the others are the words of `decide.wanted`. ``job_ended``: None: the end of a job is no cause.
     ``reserved``: "hold" or "ignore" capacity that is paid for either way. ``restart_hold``: of the risks of a start
-    ("address", "capacity", "key", "placement") those that hold instead of being told. ``digest`` changes when any term does.
+    ("address", "capacity", "key", "placement") those that hold instead of being told. ``hibernate_else``: "stop" or "hold" a machine that
+    ``action`` "hibernate" meets and that was not launched for it. ``digest`` changes when any term does.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Policy:
     job_ended: JobEndedTerms | None = None
     reserved: str = "hold"
     restart_hold: tuple[str, ...] = ()
+    hibernate_else: str = "stop"
     digest: str = ""
 
     def warn_for(self, cause: str) -> Warn:

@@ -20,6 +20,7 @@ from reaper.errors import (
     Unsupported,
     WrongState,
 )
+from reaper.model.kinds.instance import Hindrance
 
 STOP = "stop aws:123456789012:eu-west-1:instance:i-0abc"
 URL = "https://ec2.eu-west-1.amazonaws.com/"
@@ -122,14 +123,14 @@ def test_the_encoded_blob_of_a_denial_is_cut_off() -> None:
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        ("Client.InternalError", KeyUnusable),
-        ("Server.InsufficientInstanceCapacity", NoCapacity),
-        ("Client.VolumeLimitExceeded", QuotaReached),
-        ("Server.InternalError", Unreachable),
+        ("Client.InternalError", Hindrance.KEY),
+        ("Server.InsufficientInstanceCapacity", Hindrance.CAPACITY),
+        ("Client.VolumeLimitExceeded", Hindrance.QUOTA),
+        ("Server.InternalError", Hindrance.CLOUD),
         ("Client.UserInitiatedShutdown", None),
         ("", None),
         (None, None),
     ],
 )
-def test_a_start_that_fell_back_says_why_by_code(code: str | None, kind: type[CloudError] | None) -> None:
+def test_a_start_that_fell_back_says_why_by_code(code: str | None, kind: Hindrance | None) -> None:
     assert bounced(code) is kind

@@ -191,6 +191,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("warn", {"quiet": "20:00-09:00 Europe/Berlin"}),
     ("warn", {"via": ["team"]}),
     ("reserved", "ignore"),
+    ("hibernate_else", "hold"),
     ("project", ["tag:cost-centre"]),
     ("environment", ["tag:stage"]),
     ("restart_hold", ["address"]),

@@ -56,6 +56,7 @@ ALLOWED = {
     ("instance", "address_kept"): SHOWN,
     ("instance", "hourly_usd"): "prices are the planner's",
     ("instance", "given"): SHOWN,
+    ("instance", "fell_back"): "is of a stopped machine",
     # the facts
     ("facts", "place_failed"): NOTHING_THERE,
     ("facts", "running_since", OLD): "older is older",

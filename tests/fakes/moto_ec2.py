@@ -21,7 +21,9 @@ from moto.core.exceptions import AccessDeniedError
 from moto.core.responses import BaseResponse
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import ec2_backends
+from moto.ec2.models.elastic_block_store import EBSBackend
 from moto.ec2.models.instance_types import INSTANCE_TYPES, InstanceType, InstanceTypeBackend
+from moto.ec2.models.instances import StateReason
 from moto.server import ThreadedMotoServer
 from moto.sts.responses import TokenResponse
 
@@ -35,12 +37,15 @@ MUTATING_WORDS = ("Stop", "Start", "Terminate", "Modify", "Create", "Delete", "R
 class MotoEc2:
     """
     ``calls``: (region, action) in the order they arrived. ``stopping_reads``: listings for which a stop stays `stopping`.
-    ``roles``: ARNs that may be assumed, each with the external id that it asks for; None: any, as moto has it.
+    ``pending_reads``: listings for which a new snapshot stays `pending`. ``bounce_with``: the state reason with which the next
+    start falls back to stopped. ``roles``: ARNs that may be assumed, each with the external id that it asks for; None: any, as moto has it.
     """
 
     url: str
     calls: list[tuple[str, str]] = field(default_factory=list)
     stopping_reads: int = 0
+    pending_reads: int = 0
+    bounce_with: str | None = None
     roles: dict[str, str | None] | None = None
     clients: dict[tuple[str, str], Any] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -107,7 +112,8 @@ class MotoEc2:
             for backend in backends.values():
                 backend.reservations.clear()  # only the machines: a fresh region takes moto a quarter of a second
         self.calls.clear()
-        self.stopping_reads = 0
+        self.stopping_reads = self.pending_reads = 0
+        self.bounce_with = None
         self.roles = None
 
 
@@ -166,7 +172,25 @@ def _patched(moto: MotoEc2) -> Iterator[None]:
     replace(BaseResponse, "call_action", recorded)
     replace(responses.InstanceResponse, "describe_instances", settled)
     replace(models.InstanceBackend, "stop_instances", lambda self, ids: _stop(self, ids, moto.stopping_reads))
-    replace(models.InstanceBackend, "start_instances", _start)
+    replace(models.InstanceBackend, "start_instances", lambda self, ids: _start(self, ids, moto))
+    hibernating, snapshots = responses.InstanceResponse.stop_instances, EBSBackend.describe_snapshots
+
+    def stop_or_hibernate(self: Any) -> Any:
+        if self._get_bool_param("Hibernate"):
+            for machine in self.ec2_backend.get_multi_instances_by_id(self._get_param("InstanceIds", [])):
+                if str((machine.hibernation_options or {}).get("Configured")).lower() != "true":
+                    raise EC2ClientError("UnsupportedHibernationConfiguration", f"The instance '{machine.id}' was not launched with hibernation.")
+        return hibernating(self)
+
+    def slowly(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = snapshots(self, *args, **kwargs)
+        for one in found:
+            one.reads_left = getattr(one, "reads_left", moto.pending_reads + 1) - 1
+            one.status = "completed" if one.reads_left <= 0 else "pending"
+        return found
+
+    replace(responses.InstanceResponse, "stop_instances", stop_or_hibernate)
+    replace(EBSBackend, "describe_snapshots", slowly)
     try:
         yield
     finally:
@@ -201,7 +225,7 @@ def _require_stoppable(machine: Any) -> None:
         raise EC2ClientError("OperationNotPermitted", f"The instance '{machine.id}' may not be stopped. Modify its 'disableApiStop' instance attribute and try again.")
 
 
-def _start(backend: Any, ids: list[str]) -> list[tuple[Any, Any]]:
+def _start(backend: Any, ids: list[str], moto: MotoEc2) -> list[tuple[Any, Any]]:
     machines = list(backend.get_multi_instances_by_id(ids))
     for machine in machines:
         if machine._state.name in ("shutting-down", "terminated", "stopping"):
@@ -212,6 +236,10 @@ def _start(backend: Any, ids: list[str]) -> list[tuple[Any, Any]]:
         if before.name == "stopped":
             machine.start()
             machine.launch_time = datetime.now(UTC)
+            if moto.bounce_with is not None:  # accepted, and back to stopped: as a disk whose key may not be used does it
+                machine.stop()
+                machine.state_reason = StateReason("Client error on launch", moto.bounce_with)
+                moto.bounce_with = None
         answer.append((machine, before))
     return answer
 

@@ -22,6 +22,7 @@ from reaper.errors import (
     Unsupported,
     WrongState,
 )
+from reaper.model.kinds.instance import Hindrance
 
 _CHECK_CREDENTIALS = "check the credentials and permissions that this process runs with"
 _CHECK_KEYS = f"{_CHECK_CREDENTIALS}; if other regions answer, switch this region on for the account or leave it out of clouds.aws.regions"
@@ -129,19 +130,18 @@ _CODES: dict[str, tuple[type[CloudError], str]] = {
 
 # Why a start that was accepted did not end in a running machine, by StateReason.Code
 # https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_StateReason.html
-_BOUNCES: dict[str, type[CloudError]] = {
-    "Client.InternalError": KeyUnusable,  # "client error on launch": the usual cause is a key that could not be used
-    "Client.InvalidKMSKey.InvalidState": KeyUnusable,
-    "Client.VolumeLimitExceeded": QuotaReached,
-    "Client.InstanceLimitExceeded": QuotaReached,
-    "Server.InsufficientInstanceCapacity": NoCapacity,
-    "Server.InsufficientHostCapacity": NoCapacity,
-    "Client.InvalidSnapshot.NotFound": NotFound,
-    "Server.InternalError": Unreachable,
+_BOUNCES: dict[str, Hindrance] = {
+    "Client.InternalError": Hindrance.KEY,  # "client error on launch": the usual cause is a key that could not be used
+    "Client.InvalidKMSKey.InvalidState": Hindrance.KEY,
+    "Client.VolumeLimitExceeded": Hindrance.QUOTA,
+    "Client.InstanceLimitExceeded": Hindrance.QUOTA,
+    "Server.InsufficientInstanceCapacity": Hindrance.CAPACITY,
+    "Server.InsufficientHostCapacity": Hindrance.CAPACITY,
+    "Server.InternalError": Hindrance.CLOUD,
 }
 
 
-def bounced(code: str | None) -> type[CloudError] | None:
+def bounced(code: str | None) -> Hindrance | None:
     """What kept a machine from running that was started and fell back, by its state reason; None: nothing that is known to."""
     return _BOUNCES.get(code or "")
 

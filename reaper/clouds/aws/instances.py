@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from reaper.clouds.aws.answers import bounced
 from reaper.clouds.aws.owners import Owner, owner_by_tags
 from reaper.model.kinds.instance import Instance, InstanceState, Lifecycle
 from reaper.model.resource import ResourceId
@@ -118,6 +119,7 @@ def parse_instance(
         address_kept=kept,
         hourly_usd=hourly_usd if _at_list_price(raw) else None,
         given=given,
+        fell_back=bounced((raw.get("StateReason") or {}).get("Code")) if (raw.get("State") or {}).get("Name") == "stopped" else None,
     )
 
 

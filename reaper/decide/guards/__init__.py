@@ -12,6 +12,7 @@ from reaper.decide.guards import (
     claimed,
     eligible,
     gang,
+    hibernation,
     in_use,
     lifecycle_kind,
     local_data,
@@ -26,6 +27,7 @@ from reaper.decide.guards import (
     snoozed,
     starved,
     stop_protected,
+    termination,
     transition,
     young,
 )  # fmt: skip
@@ -58,5 +60,7 @@ GUARDS: tuple[tuple[str, Rule], ...] = (
     (on_host.NAME, on_host.on_host),
     (scarce.NAME, scarce.scarce),
     (restart_risk.NAME, restart_risk.restart_risk),
+    (hibernation.NAME, hibernation.cannot_hibernate),
     (stop_protected.NAME, stop_protected.stop_protected),
+    (termination.NAME, termination.termination_protected),
 )

@@ -22,6 +22,15 @@ class InstanceState(StrEnum):
         return self in (InstanceState.PENDING, InstanceState.RUNNING, InstanceState.UNKNOWN)
 
 
+class Hindrance(StrEnum):
+    """What kept a machine from starting and may not the next time."""
+
+    CAPACITY = "capacity"
+    QUOTA = "quota"
+    KEY = "key"  # of an encrypted disk
+    CLOUD = "cloud"  # throttled, not reachable, or it failed by itself
+
+
 class Lifecycle(StrEnum):
     ON_DEMAND = "on-demand"
     SPOT = "spot"  # of which kind is not known
@@ -46,7 +55,7 @@ class Instance:
     ``tenancy``: "default", "dedicated" or "host"; ``host``: the dedicated host it is on. ``reservation``: the capacity
     reservation it runs in, which is paid for either way; ``reserved_only``: whether it can start nowhere else.
     ``public_address``: the one it has, ``address_kept``: whether it keeps it through a stop. ``hourly_usd``: its list price,
-    None: not known. ``given``: what its account says of "owner", "project" and "environment" where no tag does.
+    None: not known. ``fell_back``: what a start that did not last met, by the state reason of a stopped machine. ``given``: what its account says of "owner", "project" and "environment" where no tag does.
     """
 
     id: ResourceId
@@ -78,6 +87,7 @@ class Instance:
     address_kept: bool | None = None
     hourly_usd: float | None = None
     given: dict[str, str] | None = None
+    fell_back: Hindrance | None = None
 
     @property
     def title(self) -> str:
