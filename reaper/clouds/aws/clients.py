@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
+from reaper.clouds.aws.listing import read_listing
 from reaper.ports import Clock
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class Clients:
             if self._session is None:
                 session = self._new_session()
                 session.events.register("response-received", self._time.answered, unique_id="reaper-date")
+                session.events.register("before-parse.ec2.DescribeInstances", read_listing, unique_id="reaper-listing")
                 self._session = session
             return self._session
 

@@ -1,5 +1,6 @@
 """EC2 instances of any number of accounts in all their regions."""
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,6 +14,9 @@ from reaper.clouds.aws import acts
 from reaper.clouds.aws.account import NOT_ALLOWED, OFF_OR_BAD_KEYS, Account, Regions
 from reaper.clouds.aws.clients import Bounds, Clients, CloudTime, default_session
 from reaper.clouds.aws.fanout import Fanout
+from reaper.clouds.aws.models import TrimmedLoader
+from reaper.clouds.aws.needs import needed
+from reaper.clouds.aws.permissions import EVERYTHING
 from reaper.clouds.aws.prices import Prices
 from reaper.clouds.aws.roles import assuming
 from reaper.clouds.aws.types import Types
@@ -69,6 +73,8 @@ class AwsCloud:
         self._page_size = page_size
         self._time = CloudTime(clock)
         self._types = Types()
+        self._loader: TrimmedLoader | None = None
+        self._loading = threading.Lock()
         self._prices = Prices(clock, None if settings.price_file is None else Path(settings.price_file), ask=settings.price_list)
         self._session, self._prepared = session, prepared
         self.accounts = tuple(self._account(account) for account in settings.accounts or (policy.AwsAccount(),))
@@ -82,9 +88,19 @@ class AwsCloud:
         opens = assuming(self._session, own, self._settings.endpoint, self._role_config)
         clients = Clients(
             endpoint=self._settings.endpoint, regions=own.regions, time=self._time, bounds=self._bounds,
-            session=lambda: self._prepared(opens(), own.id or ""),
+            session=lambda: self._prepared(self._light(opens()), own.id or ""),
         )  # fmt: skip
         return Account(own, clients, self._types, self._prices, self._clock, self._page_size)
+
+    def _light(self, session: "Session") -> "Session":
+        """With EC2 cut down to what we call, by one loader for all: a hundred accounts would else hold it a thousand times."""
+        core: Any = session._session
+        with self._loading:
+            if self._loader is None:
+                operations = frozenset(p.action.removeprefix("ec2:") for p in needed(*EVERYTHING) if p.action.startswith("ec2:"))
+                self._loader = TrimmedLoader(core.get_component("data_loader"), operations)
+        core.register_component("data_loader", self._loader)
+        return session
 
     def _role_config(self) -> Any:
         from botocore.config import Config

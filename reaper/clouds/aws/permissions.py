@@ -14,6 +14,9 @@ machine needs; and what the process's own credentials need where accounts are re
 """
 
 
+EVERYTHING = (READER, ACTOR, SNAPSHOTS, TERMINATE, HUB)
+
+
 @dataclass(frozen=True, slots=True)
 class Permission:
     """
