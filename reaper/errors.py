@@ -82,6 +82,18 @@ class NoCapacity(CloudError):
     """The cloud has no machine of this type here now. Try again later."""
 
 
+class QuotaReached(CloudError):
+    """A limit of the account. A person has to have it raised, or something has to end."""
+
+
+class KeyUnusable(CloudError):
+    """A disk's key cannot be used: disabled, deleted, or whoever starts the machine may not make a grant on it."""
+
+
+class TooSoon(CloudError):
+    """Once too often for this one resource (snapshots of one disk). Wait for a quarter of a minute at least, better a cycle."""
+
+
 class AnswerLost(CloudError):
     """The call may or may not have been carried out. Read the resource before anything else."""
 

@@ -4,7 +4,7 @@ What the services need from the world, as interfaces. Adapters implement them; n
 Each says what it promises and what it does not.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import EllipsisType
@@ -13,8 +13,10 @@ from typing import Protocol
 from reaper.model.audit import AuditEntry
 from reaper.model.decision import Action
 from reaper.model.kinds.instance import Instance, Protections
+from reaper.model.kinds.snapshot import Snapshot
 from reaper.model.mark import Mark
 from reaper.model.plan import Approval, Attempt, Debit, Plan
+from reaper.model.policy import Configuration
 from reaper.model.resource import Place, ResourceId
 from reaper.model.signal import Observation, Voice
 from reaper.model.snooze import Snooze
@@ -35,11 +37,15 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One place's answer. ``failed``: why it could not be read; ``instances`` is then empty and means nothing."""
+    """
+    One place's answer. ``failed``: why it could not be read; ``instances`` is then empty and means nothing. ``skipped``: why
+    it is left out on purpose (a region that is switched off); where machines were known there, that is a failure all the same.
+    """
 
     place: Place
     instances: tuple[Instance, ...] = ()
     failed: str | None = None
+    skipped: str | None = None
 
 
 class Cloud(Protocol):
@@ -70,8 +76,49 @@ class Cloud(Protocol):
         """One call. Returning means accepted, not running."""
         ...
 
+    def hibernate(self, resource: ResourceId) -> None:
+        """One call. Raises Unsupported where the machine cannot; it is then not stopped instead."""
+        ...
+
+    def terminate(self, resource: ResourceId) -> None:
+        """One call. Returning means accepted. The machine's disks may go with it."""
+        ...
+
+    def snapshot(self, resource: ResourceId, volume: str, tags: Mapping[str, str]) -> str:
+        """One call: the id of a new snapshot of one of the machine's disks, which carries ``tags`` from its beginning. Not complete yet."""
+        ...
+
+    def snapshots(self, resource: ResourceId, key: str) -> tuple[Snapshot, ...]:
+        """A read: the snapshots whose tag ``idle-reaper:attempt`` is ``key``, oldest first."""
+        ...
+
+    def tag(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
+        """Put our own tags on a machine, or take them off (None). At most two calls. Raises Refused for a key that is not ours."""
+        ...
+
     def skew(self, now: datetime) -> timedelta | None:
         """Our clock minus the cloud's, by the Date header of its newest answer; None: no answer yet."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """One permission tried in one account, without doing anything. ``allowed`` None: not tried or not known, for the reason in ``because``."""
+
+    account: str
+    permission: str
+    document: str
+    allowed: bool | None
+    because: str
+
+
+class Prober(Protocol):
+    """Asks a cloud what we may do. It can do none of it: what is neither a read nor a dry run is refused before it is sent."""
+
+    name: str
+
+    def probe(self, configuration: Configuration) -> tuple[Probed, ...]:
+        """Never raises CloudError: what cannot be tried says why."""
         ...
 
 
@@ -94,6 +141,8 @@ class Message:
     keep_it: str | None = None
     people: tuple[str, ...] = ()
     """Who is on the machine, a line each. They may care beside its owner."""
+    notes: tuple[str, ...] = ()
+    """What to know before it goes: how it may come back, what a stop does not save."""
 
 
 class Notifier(Protocol):

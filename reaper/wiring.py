@@ -10,7 +10,7 @@ from reaper.clouds.readonly import OnlyVerbs, ReadOnlyCloud
 from reaper.errors import ConfigurationError, StoreError
 from reaper.metrics import Metrics
 from reaper.model.policy import Configuration, Mode
-from reaper.ports import Brakes, Clock, Cloud, Notifier, Store
+from reaper.ports import Brakes, Clock, Cloud, Notifier, Prober, Store
 from reaper.service.announce import Announcer
 from reaper.service.board import Board, SharedBoard
 from reaper.service.brakes import FileBrake, SharedBrake
@@ -90,6 +90,15 @@ def build_clouds(configuration: Configuration, ceiling: Mode, clock: Clock, metr
     if ceiling is Mode.OBSERVE:
         return {name: ReadOnlyCloud(cloud) for name, cloud in clouds.items()}
     return {name: OnlyVerbs(cloud, configuration.scope.verbs) for name, cloud in clouds.items()}
+
+
+def build_probers(configuration: Configuration, clock: Clock) -> tuple[Prober, ...]:
+    """One a configured cloud that can tell what we may do."""
+    if configuration.aws is None:
+        return ()
+    from reaper.clouds.aws.probe import AwsProber
+
+    return (AwsProber(configuration.aws, clock=clock),)
 
 
 def build_notifiers(configuration: Configuration) -> dict[str, Notifier]:

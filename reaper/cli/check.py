@@ -8,6 +8,7 @@ protected, the budgets, and what an operator should look at. No secret is printe
 import argparse
 import json
 import os
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from reaper.clock import SystemClock
 from reaper.config.values import written
 from reaper.errors import ConfigurationError, StoreError
 from reaper.model.policy import Configuration, CountBudget, Policy, Protection, Selector
+from reaper.ports import Probed
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,15 +33,18 @@ examples:
   reaper check --schema > schema.json  the JSON Schema, for editors
   reaper check --json reaper.toml      one JSON object on the last line
 
-exit codes: 0 the configuration is right, 2 it is refused (every problem is printed)
+  reaper check --permissions           also ask AWS, by dry runs, whether it allows what this needs
+
+exit codes: 0 the configuration is right, 1 a permission is denied, 2 it is refused (every problem is printed)
 """
 
-OK, CONFIGURATION = 0, 2
+OK, DENIED, CONFIGURATION = 0, 1, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", nargs="?", metavar="PATH", help="a file (.toml, .json) or a folder of them")
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of a configuration and read nothing")
+    parser.add_argument("--permissions", action="store_true", help="try each permission without doing anything")
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line, for machines")
 
 
@@ -55,11 +60,29 @@ def run(args: argparse.Namespace) -> int:
         return CONFIGURATION
     now = SystemClock().now()
     found = (*_put_back(configuration, getattr(args, "state", None), getattr(args, "store", None)), *config.remarks(configuration, now))
+    probed = _probe(configuration) if args.permissions else ()
     if args.json:
-        print(json.dumps(_report(configuration, now, found)))
+        report = _report(configuration, now, found)
+        print(json.dumps(report | {"permissions": [asdict(one) for one in probed]} if args.permissions else report))
     else:
         _print_summary(configuration, now, found)
-    return OK
+        _print_probed(probed)
+    return DENIED if any(one.allowed is False for one in probed) else OK
+
+
+def _probe(configuration: Configuration) -> tuple[Probed, ...]:
+    from reaper.wiring import build_probers  # loads the SDK, which most checks do not need
+
+    return tuple(probed for prober in build_probers(configuration, SystemClock()) for probed in prober.probe(configuration))
+
+
+def _print_probed(probed: tuple[Probed, ...]) -> None:
+    for words, allowed in (("allowed", True), ("DENIED", False), ("not probed", None)):
+        these = [one for one in probed if one.allowed is allowed]
+        if these and allowed:
+            print(f"permissions allowed: {len(these)}")
+        for one in these if not allowed else ():
+            print(f"permission {words}: {one.permission} in {one.account}: {one.because}")
 
 
 def _put_back(configuration: Configuration, state: str | None, url: str | None) -> tuple[str, ...]:
@@ -99,7 +122,13 @@ def _report(configuration: Configuration, now: datetime, remarks: tuple[str, ...
         "mode": configuration.mode.value,
         "digest": configuration.digest,
         "cycle_s": configuration.cycle.total_seconds(),
-        "aws": None if aws is None else {"account": aws.account, "regions": list(aws.regions), "endpoint": aws.endpoint},
+        "aws": None
+        if aws is None
+        else {
+            "accounts": [{"id": a.id, "role": a.role, "via": list(a.via), "regions": list(a.regions or aws.regions)} for a in aws.accounts],
+            "regions": list(aws.regions),
+            "endpoint": aws.endpoint,
+        },
         "gang": list(configuration.gang_same),
         "scope": {
             "given": configuration.scope.given,
@@ -145,7 +174,12 @@ def _policy(policy: Policy) -> dict[str, Any]:
         "local_scratch": list(policy.local_scratch),
         "snooze_up_to_s": policy.snooze_up_to.total_seconds(),
         "owner": list(policy.owner),
+        "project": list(policy.project),
+        "environment": list(policy.environment),
         "scarce_types": list(policy.scarce_types),
+        "reserved": policy.reserved,
+        "hibernate_else": policy.hibernate_else,
+        "restart_hold": list(policy.restart_hold),
     }
 
 
@@ -231,6 +265,10 @@ def _terms(policy: Policy) -> list[str]:
         lines.insert(4, f"job ended for {written(ended.ended_for)}: warns {written(ended.warn.wait)} ahead, {quiet}")
     if policy.scarce_types:
         lines.append(f"only reports {', '.join(policy.scarce_types)}")
+    if policy.reserved != "hold":
+        lines.append(f"reserved capacity: {policy.reserved}")
+    if policy.restart_hold:
+        lines.append(f"holds where a restart risks its {', '.join(policy.restart_hold)}")
     return [*lines, f"digest {policy.digest}"]
 
 
@@ -248,7 +286,8 @@ def _cloud(configuration: Configuration) -> str:
     if aws is None:
         return "none"
     regions = ", ".join(aws.regions) or "the regions that are switched on"
-    return f"AWS, account {aws.account or 'of the credentials at hand'}, {regions}" + (f", at {aws.endpoint}" if aws.endpoint else "")
+    accounts = ", ".join(f"{a.id}" + (f" by role {a.role}" if a.role is not None else "") for a in aws.accounts)
+    return f"AWS, account {accounts or 'of the credentials at hand'}, {regions}" + (f", at {aws.endpoint}" if aws.endpoint else "")
 
 
 def _scope(configuration: Configuration) -> str:

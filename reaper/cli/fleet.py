@@ -125,7 +125,7 @@ def _machine(row: Row, result: CycleResult, configuration: Configuration) -> Doc
         "gang": candidate.gang,
         "machine_state": instance.state.value,
         "running_since": screen.iso(running_since(instance, result.inventory)),
-        "usd_per_hour": price_of(instance.type, configuration.prices),
+        "usd_per_hour": price_of(instance.type, configuration.prices, instance.hourly_usd),
         "state": decision.state.value,
         "verdict": decision.verdict.value,
         "action": decision.action.value,

@@ -7,8 +7,9 @@ from typing import Any
 from reaper.cli import exits, fleet, screen
 from reaper.cli.opened import configuration_of, leader_of, parts_of, store_of
 from reaper.cli.screen import Cell
+from reaper.decide.budget import price_of
 from reaper.model.kinds.instance import Instance
-from reaper.model.policy import Configuration, Mode
+from reaper.model.policy import Configuration, Mode, Policy, Selector, environment_of, project_of
 from reaper.model.signal import Voice
 from reaper.ports import Store
 from reaper.service.inventory import Inventory, kept, refresh
@@ -61,6 +62,10 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
+_ANY = Policy(name="", when=Selector())
+"""Where to look on a machine that no policy matches."""
+
+
 def _document(store: Store, listed: Inventory, configuration: Configuration, now: datetime) -> dict[str, Any]:
     voices = store.voices()
     found = sorted(listed.instances.items(), key=lambda item: (not item[1][0].state.counts, item[1][0].title, str(item[0])))
@@ -87,6 +92,9 @@ def _machine(store: Store, instance: Instance, voice: Voice | None, configuratio
         "state": instance.state.value,
         "running_since": screen.iso(fleet.running_since(instance, listed)),
         "owner": fleet.owner(instance, policies[0] if policies else None),
+        "project": project_of(instance, (policies[0] if policies else _ANY).project),
+        "environment": environment_of(instance, (policies[0] if policies else _ANY).environment),
+        "usd_per_hour": price_of(instance.type, configuration.prices, instance.hourly_usd),
         "policies": [policy.name for policy in policies],
         "tags": instance.tags,
         "agent": None

@@ -21,7 +21,7 @@ from reaper.decide.guards import stop_protected
 from reaper.decide.last_look import last_look
 from reaper.errors import UsageError
 from reaper.model.audit import AuditEntry
-from reaper.model.decision import Action, Decision, Finding, FindingKind, Verdict
+from reaper.model.decision import Decision, Finding, FindingKind, Verdict
 from reaper.model.kinds.instance import Protections
 from reaper.model.mark import Mark, Stage
 from reaper.model.plan import Attempt, Outcome
@@ -75,7 +75,7 @@ class Told:
         """The stop of ours that it still lies under."""
         last = next((a for a in self.attempts if a.outcome is Outcome.DONE), None)
         running = self.found.instance is not None and self.found.instance.state.counts
-        return last if last is not None and last.action is Action.STOP and not running else None
+        return last if last is not None and last.action.stops and not running else None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -215,7 +215,7 @@ def _attempt(a: Attempt) -> dict[str, Any]:
     return {
         "attempt": a.id, "action": a.action.value, "at": screen.iso(a.intent_at), "ended_at": screen.iso(a.outcome_at), "actor": a.actor,
         "outcome": a.outcome.value if a.outcome is not None else None, "because": a.because, "detail": a.detail, "policy": a.policy,
-        "undo": f"reaper undo {a.id}" if a.action is Action.STOP and a.outcome is Outcome.DONE else None,
+        "undo": f"reaper undo {a.id}" if a.action.stops and a.outcome is Outcome.DONE else None,
     }  # fmt: skip
 
 

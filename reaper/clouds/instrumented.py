@@ -1,13 +1,14 @@
 """Counts a cloud's calls, errors and seconds from outside, so that no adapter has to remember to."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import TypeVar
 
 from reaper.errors import CloudError
 from reaper.metrics import Metrics
 from reaper.model.kinds.instance import Instance, Protections
+from reaper.model.kinds.snapshot import Snapshot
 from reaper.model.resource import ResourceId
 from reaper.ports import Cloud, Listed
 
@@ -28,7 +29,8 @@ class InstrumentedCloud:
         except CloudError:
             self._metrics.places_unknown(self.name)
             raise
-        self._metrics.places_listed(self.name, listed=len(listed), failed=sum(place.failed is not None for place in listed))
+        asked = [place for place in listed if place.skipped is None]
+        self._metrics.places_listed(self.name, listed=len(asked), failed=sum(place.failed is not None for place in asked))
         return listed
 
     def get(self, resource: ResourceId) -> Instance:
@@ -42,6 +44,21 @@ class InstrumentedCloud:
 
     def start(self, resource: ResourceId) -> None:
         self._timed("start", lambda: self._cloud.start(resource))
+
+    def hibernate(self, resource: ResourceId) -> None:
+        self._timed("hibernate", lambda: self._cloud.hibernate(resource))
+
+    def terminate(self, resource: ResourceId) -> None:
+        self._timed("terminate", lambda: self._cloud.terminate(resource))
+
+    def snapshot(self, resource: ResourceId, volume: str, tags: Mapping[str, str]) -> str:
+        return self._timed("snapshot", lambda: self._cloud.snapshot(resource, volume, tags))
+
+    def snapshots(self, resource: ResourceId, key: str) -> tuple[Snapshot, ...]:
+        return self._timed("snapshots", lambda: self._cloud.snapshots(resource, key))
+
+    def tag(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
+        self._timed("tag", lambda: self._cloud.tag(resource, tags))
 
     def skew(self, now: datetime) -> timedelta | None:
         return self._cloud.skew(now)  # asks nobody

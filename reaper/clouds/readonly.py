@@ -5,11 +5,12 @@ A process whose ceiling is observe gets ReadOnlyCloud; one that may use some ver
 that could be forgotten somewhere deeper.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from reaper.errors import ReadOnly
 from reaper.model.kinds.instance import Instance, Protections
+from reaper.model.kinds.snapshot import Snapshot
 from reaper.model.resource import ResourceId
 from reaper.ports import Cloud, Listed
 
@@ -42,6 +43,28 @@ class OnlyVerbs:
     def start(self, resource: ResourceId) -> None:
         self._require("start", resource)
         self._cloud.start(resource)
+
+    def hibernate(self, resource: ResourceId) -> None:
+        """A stop of another kind: the verb is the same."""
+        self._require("stop", resource)
+        self._cloud.hibernate(resource)
+
+    def terminate(self, resource: ResourceId) -> None:
+        self._require("terminate", resource)
+        self._cloud.terminate(resource)
+
+    def snapshot(self, resource: ResourceId, volume: str, tags: Mapping[str, str]) -> str:
+        self._require("snapshot", resource)
+        return self._cloud.snapshot(resource, volume, tags)
+
+    def snapshots(self, resource: ResourceId, key: str) -> tuple[Snapshot, ...]:
+        return self._cloud.snapshots(resource, key)
+
+    def tag(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
+        """Our own state tags come with any verb."""
+        if not self._verbs:
+            self._require("tag", resource)
+        self._cloud.tag(resource, tags)
 
     def _require(self, verb: str, resource: ResourceId) -> None:
         if verb not in self._verbs:

@@ -47,6 +47,9 @@ def _policies(configuration: Configuration) -> Iterator[str]:
     stubborn = [p.name for p in acting if p.orchestrator == "ignore"]
     if stubborn:
         yield f"{_names(stubborn)} ignores a living slurmd, kubelet, raylet or nomad on the host"
+    ending = [p.name for p in acting if p.action == "terminate"]
+    if ending:
+        yield f"{_names(ending)} ends machines for good, once their disks are snapshotted; nothing can undo that"
     wiped = [p.name for p in configuration.policies if p.local_nvme == "discard"]
     if wiped:
         yield f'{_names(wiped)}: local_nvme = "discard" stops machines whatever is on their local disks, and a stop wipes those'
@@ -107,7 +110,7 @@ def _cloud(configuration: Configuration) -> Iterator[str]:
         return
     if configuration.aws.endpoint is not None:
         yield f"every AWS call goes to {configuration.aws.endpoint}"
-    elif configuration.aws.account is None and enforced(configuration):
+    elif not configuration.aws.accounts and enforced(configuration):
         yield "clouds.aws.accounts is not written: whatever account the credentials belong to is acted in"
 
 

@@ -7,7 +7,9 @@ A policy inherits key by key from [defaults], also inside idle, warn, busy; what
 from datetime import UTC
 from typing import TypeVar
 
+from reaper.config import pointers
 from reaper.config.document import (
+    AwsAccountTable,
     AwsTable,
     BreakerTable,
     BudgetTable,
@@ -24,6 +26,7 @@ from reaper.config.document import (
     WarnTable,
 )
 from reaper.model.policy import (
+    AwsAccount,
     AwsCloud,
     BreakerTerms,
     Budgets,
@@ -101,7 +104,12 @@ def policy(name: str, table: PolicyTable, defaults: DefaultsTable) -> Policy:
         local_scratch=tuple(_first(table.local_scratch, defaults.local_scratch, ())),
         snooze_up_to=_first(own.up_to, inherited.up_to, shipped.snooze_up_to),
         owner=tuple(_first(table.owner, defaults.owner, shipped.owner)),
+        project=tuple(_first(table.project, defaults.project, shipped.project)),
+        environment=tuple(_first(table.environment, defaults.environment, shipped.environment)),
         scarce_types=() if scarce is None else tuple(sorted(scarce.types)),
+        hibernate_else=_first(table.hibernate_else, defaults.hibernate_else, shipped.hibernate_else),
+        reserved=_first(table.reserved, defaults.reserved, shipped.reserved),
+        restart_hold=tuple(sorted(_first(table.restart_hold, defaults.restart_hold, ()))),
         job_ended=_job_ended(table.job_ended, defaults.job_ended, warn),
     )
 
@@ -164,7 +172,25 @@ def _aws(document: Document) -> AwsCloud | None:
     return AwsCloud(
         regions=tuple(sorted(table.regions or ())),
         endpoint=table.endpoint,
-        account=table.accounts[0] if table.accounts else None,
+        price_file=table.price_file,
+        price_list=table.price_list != "off" and (table.endpoint is None or table.price_list == "ask"),
+        accounts=tuple(_account(id, table.account.get(id, AwsAccountTable()), table) for id in sorted(table.accounts or ())),
+    )
+
+
+def _account(id: str, own: AwsAccountTable, common: AwsTable) -> AwsAccount:
+    role = own.role or common.role
+    assumes = role is not None and role != pointers.NO_ROLE
+    return AwsAccount(
+        id=id,
+        role=role if assumes else None,
+        external_id=(own.external_id or common.external_id) if assumes else None,
+        session_name=_first(own.session_name, common.session_name, AwsAccount().session_name),
+        via=tuple(own.via or common.via or ()) if assumes else (),
+        regions=tuple(sorted(own.regions or ())),
+        owner=own.owner,
+        project=own.project,
+        environment=own.environment,
     )
 
 

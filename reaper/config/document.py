@@ -55,14 +55,21 @@ _TagValue = Annotated[str, PlainValidator(pointers.tag_value), WithJsonSchema(TE
 _Id = Annotated[str, PlainValidator(pointers.instance_id), WithJsonSchema({**TEXT, "examples": ["i-0a1b2c3d4e5f60718"]})]
 _Account = Annotated[str, PlainValidator(pointers.account), WithJsonSchema({"type": "string", "pattern": "^[0-9]{12}$"})]
 _Region = Annotated[str, PlainValidator(pointers.region), WithJsonSchema({**TEXT, "examples": ["us-east-1"]})]
+_Role = Annotated[str, PlainValidator(pointers.role), WithJsonSchema({**TEXT, "examples": ["idle-reaper", "none"]})]
+_RoleArn = Annotated[str, PlainValidator(pointers.role_arn), WithJsonSchema({**TEXT, "examples": ["arn:aws:iam::123456789012:role/hub"]})]
+_ExternalId = Annotated[str, PlainValidator(pointers.external_id), WithJsonSchema({**TEXT, "maxLength": 1224})]
+_SessionName = Annotated[str, PlainValidator(pointers.session_name), WithJsonSchema({**TEXT, "maxLength": 64})]
 _GangRule = Annotated[str, PlainValidator(pointers.gang_rule), WithJsonSchema({**TEXT, "examples": ["tag:job", "placement-group"]})]
 _OwnerRule = Annotated[str, PlainValidator(pointers.owner_rule), WithJsonSchema({**TEXT, "examples": ["tag:owner"]})]
 _Path = Annotated[str, PlainValidator(pointers.scratch_path), WithJsonSchema({"type": "string", "pattern": "^/"})]
-_NOT_YET = {word: f"the verb {word} is" for word in ("snapshot", "delete", "terminate")}
-_Verb = Annotated[str, PlainValidator(values.choice("stop", "start", later=_NOT_YET)), WithJsonSchema({"enum": ["stop", "start"]})]
+RISKS = ("address", "capacity", "key", "placement")
+_Risk = Annotated[str, PlainValidator(values.choice(*RISKS)), WithJsonSchema({"enum": list(RISKS)})]
+VERBS = ("stop", "start", "snapshot", "terminate")
+_Verb = Annotated[str, PlainValidator(values.choice(*VERBS, later={"delete": "the verb delete is"})), WithJsonSchema({"enum": list(VERBS)})]
+ACTIONS = ("stop", "report", "hibernate", "stop-and-snapshot", "terminate")
 _LATER_ACTIONS = {
     word: f"the action {word} is"
-    for word in ("hibernate", "suspend", "snapshot", "stop-and-snapshot", "snapshot-and-delete", "scale-to-zero", "terminate", "delete")
+    for word in ("suspend", "snapshot", "snapshot-and-delete", "scale-to-zero", "delete")
 }
 
 Tags = Annotated[
@@ -91,13 +98,42 @@ class SelectorTable(Table):
     """Resource ids or native instance ids."""
 
 
+class AwsAccountTable(Table):
+    """What differs in one account from what [clouds.aws] says of all."""
+
+    role: _Role | None = None
+    """The role to assume in it; "none" for the account whose credentials are at hand."""
+    external_id: _ExternalId | None = None
+    session_name: _SessionName | None = None
+    via: Annotated[list[_RoleArn], Field(min_length=1), AfterValidator(_unique)] | None = None
+    regions: Annotated[list[_Region], Field(min_length=1), AfterValidator(_unique)] | None = None
+    owner: Text | None = None
+    """Who owns a machine in it whose tags do not say."""
+    project: Text | None = None
+    environment: Text | None = None
+
+
 class AwsTable(Table):
-    """One AWS account, with the credentials that the process finds."""
+    """AWS accounts, with the credentials that the process finds and a role in each account."""
 
     regions: Annotated[list[_Region], Field(min_length=1), AfterValidator(_unique)] | None = None
-    """Regions to list. Not written: those the account has switched on."""
+    """Regions to list. Not written: those each account has switched on."""
     accounts: Annotated[list[_Account], Field(min_length=1), AfterValidator(_unique)] | None = None
-    """The account to watch, at most one in this version. Not written: the one the credentials belong to."""
+    """The accounts to watch. Not written: the one the credentials belong to."""
+    role: _Role | None = None
+    """The role to assume in each account, by name. More than one account needs one."""
+    external_id: _ExternalId | None = None
+    """What the role's trust policy asks for, if it does."""
+    session_name: _SessionName | None = None
+    """How our sessions are called in CloudTrail. Default "idle-reaper"."""
+    via: Annotated[list[_RoleArn], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """Whole ARNs of roles to assume first, in order, where the accounts trust only such a one."""
+    account: dict[_Account, AwsAccountTable] = Field(default_factory=dict)
+    """What is different in single accounts."""
+    price_list: Annotated[str, PlainValidator(values.choice("ask", "off")), WithJsonSchema({"enum": ["ask", "off"]})] | None = None
+    """Whether the Price List API is asked what types cost. Default "ask"; a refusal does no harm."""
+    price_file: Annotated[str, PlainValidator(pointers.absolute), WithJsonSchema({"type": "string", "pattern": "^/"})] | None = None
+    """Where list prices are kept, {"eu-west-1": {"g5.xlarge": 1.123}}; used where AWS may not be asked. [prices] come first."""
     endpoint: Annotated[str, PlainValidator(pointers.endpoint), WithJsonSchema({**TEXT, "format": "uri"})] | None = None
     """Sends every AWS call to this address; for tests and the demo."""
 
@@ -243,9 +279,14 @@ class TermsTable(Table):
     """The terms that [defaults] and each policy can write. A policy inherits key by key, also inside idle, warn and busy."""
 
     action: Annotated[
-        str, PlainValidator(values.choice("stop", "report", later=_LATER_ACTIONS)), WithJsonSchema({"enum": ["stop", "report"]})
+        str, PlainValidator(values.choice(*ACTIONS, later=_LATER_ACTIONS)), WithJsonSchema({"enum": list(ACTIONS)})
     ] | None = None
-    """What is done with an idle machine. Default "stop"."""
+    """
+    What is done with an idle machine. Default "stop". "terminate" ends it once it is stopped and the snapshots of all its disks
+    are verified; it has to be written in the policy itself, with its verb in [scope].
+    """
+    hibernate_else: Annotated[str, PlainValidator(values.choice("stop", "hold")), WithJsonSchema({"enum": ["stop", "hold"]})] | None = None
+    """What is done with a machine that was not launched for hibernation, under the action "hibernate". Default "stop"."""
     idle: IdleTable | None = None
     """When a machine counts as idle."""
     warn: WarnTable | None = None
@@ -277,10 +318,21 @@ class TermsTable(Table):
     """
     local_scratch: Annotated[list[_Path], Field(min_length=1), AfterValidator(_unique)] | None = None
     """Where such a disk is mounted, how full it is means nothing in these folders: their content may go."""
+    reserved: Annotated[str, PlainValidator(values.choice("hold", "ignore")), WithJsonSchema({"enum": ["hold", "ignore"]})] | None = None
+    """A machine in a capacity reservation, which is paid for either way. Default "hold"."""
+    restart_hold: Annotated[list[_Risk], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """
+    What may not come back as it was after a stop: "address" (it changes), "capacity" (there may be none), "key" (of an encrypted
+    disk), "placement" (a placement group has to find room for it). Those written here hold; the others are told in the warning.
+    """
     snooze: SnoozeTable | None = None
     """What people may ask for."""
     owner: Annotated[list[_OwnerRule], Field(min_length=1), AfterValidator(_unique)] | None = None
-    """Where the owner's name stands, in order. Default "tag:owner"."""
+    """Where the owner's name stands, in order and in any case. Default "tag:owner"; then the account's own, then who made it."""
+    project: Annotated[list[_OwnerRule], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """Where the project stands. Default "tag:project"."""
+    environment: Annotated[list[_OwnerRule], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """Where the environment stands. Default "tag:environment" or "tag:env"."""
     scarce: ScarceTable | None = None
     """Machines that are only reported, because the cloud may not give them back."""
 

@@ -16,7 +16,15 @@ _REGION = re.compile(r"^[a-z]{2}(-[a-z]+)+-[0-9]{1,2}$")
 _ACCOUNT = re.compile(r"^[0-9]{12}$")
 _NATIVE = re.compile(r"^(i-[0-9a-z]{1,32}|[0-9]{1,32})$")
 _TYPE = re.compile(r"^[a-z0-9-]+(\.[a-z0-9-]+)?$")
+_ROLE = re.compile(r"^([!-.0-~]+/)*[A-Za-z0-9_+=,.@-]{1,64}$")
+_ROLE_ARN = re.compile(r"^arn:(aws|aws-cn|aws-us-gov):iam::([0-9]{12}):role/([!-~]+/)?[A-Za-z0-9_+=,.@-]{1,64}$")
+_EXTERNAL_ID = re.compile(r"^[A-Za-z0-9_+=,.@:/-]{2,1224}$")
+_SESSION = re.compile(r"^[A-Za-z0-9_+=,.@-]{2,64}$")
 _ENV = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+
+
+NO_ROLE = "none"
+"""Written for an account whose credentials are at hand, where the others are reached by a role."""
 
 
 def instance_id(value: object) -> str:
@@ -99,11 +107,50 @@ def region(value: object) -> str:
     return value
 
 
+def role(value: object) -> str:
+    """A role's name, with its path where it has one; its whole ARN; or "none"."""
+    if isinstance(value, str) and value.startswith("arn:"):
+        return role_arn(value)
+    if not isinstance(value, str) or not _ROLE.fullmatch(value):
+        raise Unreadable(f"{shown(value)} is not the name of a role", 'write it as "idle-reaper", with its path where it has one, or "none"')
+    return value
+
+
+def role_arn(value: object) -> str:
+    if not isinstance(value, str) or not _ROLE_ARN.fullmatch(value):
+        raise Unreadable(f"{shown(value)} is not the ARN of a role", 'write it as "arn:aws:iam::123456789012:role/hub"')
+    return value
+
+
+def account_of_role(arn: str) -> str:
+    """The account in a role's ARN that `role_arn` took."""
+    return arn.split(":")[4]
+
+
+def external_id(value: object) -> str:
+    if not isinstance(value, str) or not _EXTERNAL_ID.fullmatch(value):
+        raise Unreadable("is not an external id", "write 2 to 1224 letters, digits or any of _+=,.@:/-, in quotes")
+    return value
+
+
+def session_name(value: object) -> str:
+    if not isinstance(value, str) or not _SESSION.fullmatch(value):
+        raise Unreadable(f"{shown(value)} is not a session name", "write 2 to 64 letters, digits or any of _+=,.@-, in quotes")
+    return value
+
+
 def scratch_path(value: object) -> str:
     word = text(value)
     if not word.startswith("/") or word.strip("/") == "" or ".." in word.split("/") or "*" in word:
         raise Unreadable(f"{shown(word)} is not a folder whose content may go", 'write one absolute path, as "/opt/dlami/nvme"')
     return word.rstrip("/")
+
+
+def absolute(value: object) -> str:
+    word = text(value)
+    if not word.startswith("/") or word.endswith("/") or ".." in word.split("/"):
+        raise Unreadable(f"{shown(word)} is not the absolute path of a file", 'write it as "/var/lib/idle-reaper/prices.json"')
+    return word
 
 
 def endpoint(value: object) -> str:

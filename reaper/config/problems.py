@@ -20,7 +20,6 @@ LATER: dict[Path, str] = {
     ("hours",): "schedules are",
     ("disks",): "disks are",
     ("clouds", "gcp"): "Google Cloud is",
-    ("clouds", "aws", "role"): "assuming a role is",
     ("budget", "snapshots"): "snapshots are",
     ("budget", "deletes"): "deletes are",
     ("defaults", "hours"): "schedules are",

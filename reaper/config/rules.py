@@ -12,6 +12,8 @@ from pathlib import Path as File
 
 from reaper.config import convert, pointers, values
 from reaper.config.document import (
+    AwsAccountTable,
+    AwsTable,
     ChannelTable,
     CountTable,
     DefaultsTable,
@@ -50,6 +52,7 @@ def check(document: Document) -> list[Problem]:
         *_budgets(document),
         *_short_terms(document),
         *_held(document),
+        *_endings(document),
         *_channel_names(document),
         *_two_policies(document),
         *_enforcing(document),
@@ -59,9 +62,35 @@ def check(document: Document) -> list[Problem]:
 def _clouds(document: Document) -> Iterator[Problem]:
     if document.clouds is not None and document.clouds.aws is None:
         yield Problem(("clouds",), "names no cloud", "add [clouds.aws], or leave [clouds] out for AWS with the credentials at hand", (("clouds",),))
-    accounts = document.clouds and document.clouds.aws and document.clouds.aws.accounts
-    if accounts and len(accounts) > 1:
-        yield Problem(("clouds", "aws", "accounts"), "more than one account is not available in this version", "write one, and run one reaper per account")
+    if document.clouds is not None and document.clouds.aws is not None:
+        yield from _aws(document.clouds.aws)
+
+
+def _aws(table: AwsTable) -> Iterator[Problem]:
+    at: Path = ("clouds", "aws")
+    accounts = table.accounts or []
+    for id in table.account:
+        if id not in accounts:
+            yield Problem((*at, "account", id), "is not among accounts", f'add "{id}" to clouds.aws.accounts', ((*at, "accounts"),))
+    own: list[str] = []
+    for id in accounts:
+        special = table.account.get(id, AwsAccountTable())
+        here: Path = (*at, "account", id) if special.role is not None else at
+        role = special.role or table.role
+        if role is None or role == pointers.NO_ROLE:
+            own.append(id)
+        elif role.startswith("arn:") and pointers.account_of_role(role) != id:
+            what = f"is a role of account {pointers.account_of_role(role)} and not of {id}"
+            yield Problem((*here, "role"), what, "write the role's name alone, and it is looked for in each account")
+    if len(own) > 1:
+        what = f"accounts {', '.join(own)} have no role, and the credentials at hand belong to one account only"
+        yield Problem((*at, "role"), what, 'write the role to assume in each, as role = "idle-reaper"', (at,))
+    if table.role is None and not any(special.role for special in table.account.values()):
+        for key in ("external_id", "via"):
+            if getattr(table, key) is not None:
+                yield Problem((*at, key), "means nothing without a role", "write role, or remove it", (at,))
+    if table.role is not None and not accounts:
+        yield Problem((*at, "role"), "is a role in no account", "write accounts, or remove it", (at,))
 
 
 def _cycle(document: Document) -> Iterator[Problem]:
@@ -105,6 +134,16 @@ def _budgets(document: Document) -> Iterator[Problem]:
 def _limits(table: CountTable) -> bool:
     written = (table.per_minute, table.per_hour, table.per_day, table.per_cycle, table.usd_per_hour, table.share_per_hour)
     return any(limit is not None for limit in written)
+
+
+def _endings(document: Document) -> Iterator[Problem]:
+    """Ending machines is never inherited: whoever asks for it has written it beside the machines that it means."""
+    if document.defaults is not None and document.defaults.action == "terminate":
+        yield Problem(("defaults", "action"), "terminate is never inherited", "write it in the policy that means it", (("defaults", "action"),))
+    for name, policy in document.policy.items():
+        if policy.action == "terminate" and policy.when is None:
+            path: Path = ("policy", name, "when")
+            yield Problem(path, f"is missing, and policy.{name} ends machines", "say which machines it means", (path,))
 
 
 def _terms(document: Document) -> Iterator[tuple[Path, TermsTable]]:
@@ -186,6 +225,15 @@ def _enforcing(document: Document) -> Iterator[Problem]:
         yield Problem(("scope",), f"selects nothing by name, and {because}", "add tags, types or ids", (("scope",),))
     if "stop" not in (scope.verbs or ()):
         yield Problem(("scope", "verbs"), f"does not list stop, and {because}", 'write verbs = ["stop"]', (("scope",),))
+    for name in acting:
+        inherited = document.defaults.action if document.defaults is not None and document.defaults.action != "terminate" else None
+        action = document.policy[name].action or inherited or ""
+        wanted = {"stop-and-snapshot": ("snapshot",), "terminate": ("snapshot", "terminate")}.get(action, ())
+        missing = [verb for verb in wanted if verb not in (scope.verbs or ())]
+        if missing:
+            concerns: tuple[Path, ...] = (("scope",), ("policy", name, "action"))
+            what = f"does not list {' and '.join(missing)}, and policy.{name} has the action {action}"
+            yield Problem(("scope", "verbs"), what, "add " + ", ".join(f'"{verb}"' for verb in missing), concerns)
 
 
 def channels(

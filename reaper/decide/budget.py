@@ -100,10 +100,15 @@ def per_cycle(budget: CountBudget, ask: Ask, taken: Ask) -> str | None:
     return f"per cycle: {taken.count} of {budget.per_cycle} used"
 
 
-def price_of(type_: str, prices: dict[str, float]) -> float | None:
-    """Dollars an hour; for an unknown type the dearest known of its family ("g5.xlarge": "g5"); None: none known."""
+def price_of(type_: str, prices: dict[str, float], listed: float | None = None) -> float | None:
+    """
+    Dollars an hour: the operator's own price first, then the list price (``listed``), then the dearest known of its family
+    ("g5.xlarge": "g5"); None: none known.
+    """
     if type_ in prices:
         return prices[type_]
+    if listed is not None:
+        return listed
     family = type_.partition(".")[0]
     known = [price for name, price in prices.items() if name.partition(".")[0] == family]
     return max(known) if known else None

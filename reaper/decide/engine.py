@@ -14,6 +14,7 @@ from reaper.decide.causes import CAUSES
 from reaper.decide.correlate import state_of
 from reaper.decide.facts import Facts
 from reaper.decide.guards import GUARDS
+from reaper.decide.wanted import wanted
 from reaper.model.decision import Action, Decision, Finding, FindingKind, Verdict
 from reaper.model.signal import State
 
@@ -115,7 +116,7 @@ def _no_cause(facts: Facts, state: State) -> str:
     policy, quiet = facts.policy, facts.quiet
     if policy is None:
         return "no policy matches"
-    if policy.action != "stop":
+    if wanted(policy, facts.instance) is None:
         return f"policy {policy.name} only reports"
     if not facts.instance.state.counts:
         return f"the machine is {facts.instance.state}"

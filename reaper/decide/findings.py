@@ -15,6 +15,11 @@ def protect(rule: str, because: str, *, change: str | None = None) -> Finding:
     return Finding(rule, FindingKind.PROTECT, because, change=change)
 
 
+def note(rule: str, because: str) -> Finding:
+    """Worth telling; changes nothing."""
+    return Finding(rule, FindingKind.NOTE, because)
+
+
 def nominate(rule: str, action: Action, because: str, *, value: str, limit: str, age: timedelta | None, change: str) -> Finding:
     return Finding(rule, FindingKind.NOMINATE, because, action=action, value=value, limit=limit, age=age, change=change)
 

@@ -10,7 +10,7 @@ from reaper.model.decision import Action, Decision, Verdict
 from reaper.model.kinds.instance import Instance
 from reaper.model.mark import Mark, Stage
 from reaper.model.plan import Debit, Plan, PlannedAction, Withheld
-from reaper.model.policy import Configuration, Mode, Policy
+from reaper.model.policy import Configuration, Mode, Policy, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,21 @@ class Candidate:
         return self.decision.verdict is Verdict.ACT and self.mark is not None and self.mark.stage is Stage.DUE and self.look is None
 
 
-def verb_of(action: Action) -> str:
-    """The verb of [scope] an action needs."""
-    return {Action.STOP: "stop", Action.START: "start"}.get(action, action.value)
+_VERBS = {
+    Action.HIBERNATE: ("stop",),
+    Action.STOP_AND_SNAPSHOT: ("stop", "snapshot"),
+    Action.TERMINATE: ("stop", "snapshot", "terminate"),
+}
+
+
+def verbs_of(action: Action) -> tuple[str, ...]:
+    """The verbs of [scope] an action needs, in the order in which it uses them."""
+    return _VERBS.get(action, (action.value,))
+
+
+def verb_missing(action: Action, scope: Scope) -> str | None:
+    """The first verb that an action needs and [scope] does not name; None: all are named."""
+    return next((verb for verb in verbs_of(action) if not scope.given or verb not in scope.verbs), None)
 
 
 def make(
@@ -57,7 +69,7 @@ def make(
         ready = [c for c in group if c.ready]
         if not ready:
             continue
-        prices = [budgets.price_of(c.instance.type, configuration.prices) for c in ready]
+        prices = [budgets.price_of(c.instance.type, configuration.prices, c.instance.hourly_usd) for c in ready]
         known = [price for price in prices if price is not None]
         ask = budgets.Ask(len(ready), sum(known) if known else None)
         by, because = _withhold(group, ready, configuration, jumps, now, stopped_by)
@@ -104,8 +116,8 @@ def _withhold(
     for candidate in ready:
         if candidate.policy is None or candidate.policy.mode is not Mode.ENFORCE:
             return "mode", f"policy {candidate.policy.name if candidate.policy else '?'} is in observe"
-        verb = verb_of(candidate.decision.action)
-        if not configuration.scope.given or verb not in configuration.scope.verbs:
+        verb = verb_missing(candidate.decision.action, configuration.scope)
+        if verb is not None:
             return "scope", f"[scope] verbs do not name {verb}"
         for open_jump in jumps:
             if open_jump.blocks(candidate.instance.id, now):
@@ -121,7 +133,7 @@ def _planned(candidate: Candidate, price: float | None) -> PlannedAction:
     decision = candidate.decision
     return PlannedAction(
         resource=candidate.instance.id, name=candidate.instance.title, action=decision.action, cause=decision.cause or "",
-        policy=decision.policy or "", because=decision.because, gang=candidate.gang, usd_per_hour=price,
+        policy=decision.policy or "", because=decision.because, gang=candidate.gang, usd_per_hour=0.0 if candidate.instance.reservation is not None else price,  # reserved capacity is paid for either way
     )  # fmt: skip
 
 
@@ -138,7 +150,7 @@ def _notes(configuration: Configuration, candidates: Sequence[Candidate], jumps:
     if stopped_by is not None:
         notes.append(f"nothing is taken away: {stopped_by[1]}")
     if configuration.budgets.stops.usd_per_hour is not None:
-        unpriced = sorted({c.instance.type for c in candidates if budgets.price_of(c.instance.type, configuration.prices) is None})
+        unpriced = sorted({c.instance.type for c in candidates if budgets.price_of(c.instance.type, configuration.prices, c.instance.hourly_usd) is None})
         if unpriced:
             notes.append(f"the dollar budget does not apply to types without a price: {', '.join(unpriced)}")
     return tuple(notes)

@@ -2,17 +2,14 @@
 
 from datetime import timedelta
 
-from reaper.model.decision import Action
 from reaper.model.kinds.instance import Instance, InstanceState
+from reaper.model.kinds.snapshot import OWN_TAG_PREFIX
 from reaper.model.plan import Attempt, Outcome
-
-OWN_TAG_PREFIX = "idle-reaper:"
-"""Tags we write ourselves; a change of one of them is not somebody's touch."""
 
 
 def refuse_start(attempt: Attempt, current: Instance) -> str | None:
     """Why ``attempt`` (a stop of ours) must not be undone by a start now; None when it may be."""
-    if attempt.action is not Action.STOP:
+    if not attempt.action.stops:
         return f"it was not a stop but {attempt.action}"
     if attempt.outcome is not Outcome.DONE or attempt.after is None:
         return "the stop was not carried out"

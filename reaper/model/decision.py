@@ -33,6 +33,11 @@ class Action(StrEnum):
         """Whether it takes a machine or its data from somebody. Guards bind these."""
         return self not in (Action.KEEP, Action.TAG, Action.START)
 
+    @property
+    def stops(self) -> bool:
+        """Whether all that is left of it is a stopped machine, which a start brings back."""
+        return self in (Action.HIBERNATE, Action.STOP, Action.STOP_AND_SNAPSHOT)
+
 
 _ORDER = {action: place for place, action in enumerate(Action)}
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from reaper.model.decision import Action
-from reaper.model.kinds.instance import Instance
+from reaper.model.kinds.instance import Hindrance, Instance
 from reaper.model.policy import Mode
 from reaper.model.resource import ResourceId
 
@@ -63,7 +63,7 @@ class Attempt:
     One try at one action. Written as an intent before the call; ``outcome`` is None while it is open.
 
     ``before``: the machine as it was, which is what an undo compares with. ``after_changed_at``: the cloud's own
-    transition time once done. ``usd_per_hour``: what was debited. ``epoch`` and ``holder``: the lease it was made under.
+    transition time once done. ``hindrance``: of a start that did not happen, why the next may. ``usd_per_hour``: what was debited. ``epoch`` and ``holder``: the lease it was made under.
     """
 
     id: str
@@ -83,6 +83,7 @@ class Attempt:
     outcome_at: datetime | None = None
     detail: str | None = None
     after: Instance | None = None
+    hindrance: Hindrance | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,8 +80,10 @@ class BusyTerms:
 @dataclass(frozen=True, slots=True)
 class Policy:
     """
-    One life of a machine. ``action`` "report" never nominates. ``job_ended``: None: the end of a job is no cause.
-    ``digest`` changes when any term does.
+    One life of a machine. ``action`` "report" never nominates; the others are the words of `decide.wanted`. ``job_ended``: None: the end of a job is no cause.
+    ``reserved``: "hold" or "ignore" capacity that is paid for either way. ``restart_hold``: of the risks of a start
+    ("address", "capacity", "key", "placement") those that hold instead of being told. ``hibernate_else``: "stop" or "hold" a machine that
+    ``action`` "hibernate" meets and that was not launched for it. ``digest`` changes when any term does.
     """
 
     name: str
@@ -98,9 +100,14 @@ class Policy:
     local_scratch: tuple[str, ...] = ()
     snooze_up_to: timedelta = timedelta(days=5)
     owner: tuple[str, ...] = ("tag:owner",)
+    project: tuple[str, ...] = ("tag:project",)
+    environment: tuple[str, ...] = ("tag:environment", "tag:env")
     scarce_types: tuple[str, ...] = ()
     hook_veto_up_to: timedelta = timedelta(hours=24)
     job_ended: JobEndedTerms | None = None
+    reserved: str = "hold"
+    restart_hold: tuple[str, ...] = ()
+    hibernate_else: str = "stop"
     digest: str = ""
 
     def warn_for(self, cause: str) -> Warn:
@@ -179,12 +186,37 @@ class Budgets:
 
 
 @dataclass(frozen=True, slots=True)
+class AwsAccount:
+    """
+    One account. ``id`` None: the one that the credentials at hand belong to. ``role``: the role to assume in it, a name
+    (with its path) or a whole ARN; None: the credentials at hand are its own. ``via``: ARNs of roles to assume first, in
+    order. ``regions``: to list, instead of the common ones. ``owner``, ``project``, ``environment``: of what no tag says.
+    """
+
+    id: str | None = None
+    role: str | None = None
+    external_id: str | None = None
+    session_name: str = "idle-reaper"
+    via: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    owner: str | None = None
+    project: str | None = None
+    environment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AwsCloud:
-    """Regions to list (empty: those the account has switched on). ``endpoint`` points every AWS call elsewhere (tests, demo)."""
+    """
+    Regions to list (empty: those each account has switched on). ``endpoint`` points every AWS call elsewhere (tests, demo).
+    ``accounts``: empty is the one that the credentials at hand belong to. ``price_file``: where list prices are kept;
+    ``price_list``: whether AWS may be asked for them.
+    """
 
     regions: tuple[str, ...] = ()
     endpoint: str | None = None
-    account: str | None = None
+    accounts: tuple[AwsAccount, ...] = ()
+    price_file: str | None = None
+    price_list: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,13 +274,40 @@ def _folded(text: str) -> str:
     return unicodedata.normalize("NFKC", text).strip().casefold()
 
 
+CREATOR_TAGS = ("aws:createdby", "creator", "created-by", "createdby", "created_by")
+"""Who made it, where nothing says whose it is. The first is the one that AWS itself writes."""
+
+
 def owner_of(instance: Instance, keys: tuple[str, ...]) -> str | None:
-    """The first of the owner tags that is there, in the operator's order; keys compare without regard to case."""
+    """
+    The first of the owner tags that is there, in the operator's order; else whom its account names; else who made it. Keys
+    compare without regard to case.
+    """
+    return _told(instance, keys, "owner") or _creator(instance)
+
+
+def project_of(instance: Instance, keys: tuple[str, ...]) -> str | None:
+    return _told(instance, keys, "project")
+
+
+def environment_of(instance: Instance, keys: tuple[str, ...]) -> str | None:
+    return _told(instance, keys, "environment")
+
+
+def _told(instance: Instance, keys: tuple[str, ...], what: str) -> str | None:
     tags = {key.lower(): value for key, value in instance.tags.items()}
     for rule in keys:
-        value = tags.get(rule.partition(":")[2].lower() or rule.lower())
+        value = tags.get(rule.partition(":")[2].lower() or rule.lower(), "").strip()
         if value:
             return value
+    return (instance.given or {}).get(what) or None
+
+
+def _creator(instance: Instance) -> str | None:
+    """AWS writes "IAMUser:AIDA…:ada", "AssumedRole:AROA…:ada@example.org" or "Root:123456789012", which is nobody."""
+    tags = {key.lower(): value for key, value in instance.tags.items()}
+    for key in CREATOR_TAGS:
+        value = tags.get(key, "").strip()
+        if value and not (key == CREATOR_TAGS[0] and value.startswith("Root:")):
+            return value.rpartition(":")[2] if key == CREATOR_TAGS[0] else value
     return None
-
-

@@ -22,4 +22,5 @@ class LogNotifier:
             due_at=None if message.due_at is None else message.due_at.isoformat(),
             keep_it=message.keep_it,
             people=list(message.people),
+            notes=list(message.notes),
         )

@@ -135,6 +135,7 @@ def as_json(message: Message) -> dict[str, Any]:
         "due_at": due_at,
         "keep_it": message.keep_it,
         "people": list(message.people),
+        "notes": list(message.notes),
         "text": _text(message, due_at),
     }
 
@@ -143,4 +144,5 @@ def _text(message: Message, due_at: str | None) -> str:
     when = f", not before {due_at}" if due_at else ""
     keep = f" To keep it: {message.keep_it}" if message.keep_it else ""
     people = f" On it: {'; '.join(message.people)}." if message.people else ""
-    return f"{message.event}: {message.action} {message.name}{when}. {message.because.rstrip('.')}.{people}{keep}"
+    notes = f" Note: {'; '.join(message.notes)}." if message.notes else ""
+    return f"{message.event}: {message.action} {message.name}{when}. {message.because.rstrip('.')}.{people}{notes}{keep}"

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from reaper import log
 from reaper.decide.findings import span_text
 from reaper.errors import NotDelivered
+from reaper.model.decision import Finding, FindingKind
 from reaper.model.kinds.instance import Instance
 from reaper.model.mark import Mark
 from reaper.model.policy import Configuration, Policy, WebhookChannel, owner_of
@@ -50,16 +51,18 @@ class Announcer:
 
 
 def warning(
-    mark: Mark, instance: Instance, policy: Policy, due_at: datetime | None, now: datetime, newest: Observation | None = None
-) -> Message:
+    mark: Mark, instance: Instance, policy: Policy, due_at: datetime | None, now: datetime, newest: Observation | None = None,
+    findings: Sequence[Finding] = (),
+) -> Message:  # fmt: skip
     """
     What an owner is told before a machine goes, and how to keep it. The owner is who the tags say; who is on the machine, as
-    ``newest`` tells, is named beside and never instead.
+    ``newest`` tells, is named beside and never instead. ``findings``: what the rules noted is told as well.
     """
     return Message(
         event="warned", resource=instance.id, name=instance.title, action=mark.action.value, because=mark.because, at=now,
         policy=policy.name, owner=owner_of(instance, policy.owner), due_at=due_at,
         keep_it=f'reaper snooze {instance.id} --for 4h --reason "..."', people=on_it(newest),
+        notes=tuple(finding.because for finding in findings if finding.kind is FindingKind.NOTE),
     )  # fmt: skip
 
 

@@ -30,10 +30,11 @@ from reaper.service import announce
 from reaper.service import lost as losses
 from reaper.service.board import Board, Notice
 from reaper.service.continuity import Continuity
-from reaper.service.execute import Executor, Result
+from reaper.service.execute import DEBITS_OF, TAKEN, Executor, Result
 from reaper.service.fleet import FleetWatch, read_jumps
 from reaper.service.gather import Gathering, read_known
 from reaper.service.inventory import Inventory, kept, refresh
+from reaper.service.owed import OwedStarts
 from reaper.service.watch import Watch
 
 _log = log.get(__name__)
@@ -98,6 +99,7 @@ class Cycle:
         self._inventory: Inventory | None = None
         self._marks: dict[MarkKey, Mark] = {}
         self.executor = Executor(store, clouds, clock, brakes, lambda: self._marks)
+        self._owed = OwedStarts(store, watch, self.executor, announcer, clock)
 
     def run(self, configuration: Configuration, lease: Lease, refused: str | None = None) -> CycleResult:
         """
@@ -123,6 +125,10 @@ class Cycle:
         plan = self._plan(this, rows, configuration, jumps, refused, losses.notes(written, self._store))
         self._publish(rows, this, configuration)
         results = self._carry_out(plan, this, lease, jumps, configuration)
+        for attempt in self.executor.carry_on(this.gathering, lease):
+            if attempt.outcome is not None:
+                self._tell_result(attempt, this, configuration)
+        self._owed.step(this.gathering, lease, running_in_scope(this.gathering, configuration))
         self._continuity.remember(configuration, self._clock.now())
         return self._result(began, this, rows, plan, configuration, jumps=jumps, results=results, settled=settled, refused=refused, lost=lost)
 
@@ -153,7 +159,7 @@ class Cycle:
         results: tuple[Result, ...] = (), settled: tuple[Attempt, ...] = (), refused: str | None = None, lost: tuple[losses.LostWork, ...] = (),
     ) -> CycleResult:  # fmt: skip
         stops = budgets.limits(
-            configuration.budgets.stops, self._debits(Action.STOP), self._clock.now(), running_in_scope(this.gathering, configuration)
+            configuration.budgets.stops, self._debits(), self._clock.now(), running_in_scope(this.gathering, configuration)
         )
         return CycleResult(
             at=this.now, took=timedelta(seconds=self._clock.monotonic() - began), rows=tuple(rows), plan=plan,
@@ -185,8 +191,9 @@ class Cycle:
             self._store.save_marks((), done, ())
         return done
 
-    def _debits(self, action: Action) -> tuple[Debit, ...]:
-        return self._store.debits(action, self._clock.now() - timedelta(hours=25))
+    def _debits(self) -> tuple[Debit, ...]:
+        since = self._clock.now() - DEBITS_OF
+        return tuple(debit for action in TAKEN for debit in self._store.debits(action, since))
 
     def _begin_anew(self, this: _Pass, configuration: Configuration, lease: Lease) -> None:
         """
@@ -274,7 +281,9 @@ class Cycle:
             via: str | None = "audit"
         else:
             due_at = lifecycle.earliest(replace(mark, stage=Stage.WARNED), policy, this.now)
-            via = self._announcer.send(announce.warning(mark, instance, policy, due_at, this.now, this.facts[mark.resource].newest), policy.warn_for(mark.cause).via)
+            newest, decision = this.facts[mark.resource].newest, this.decisions[mark.resource]
+            message = announce.warning(mark, instance, policy, due_at, this.now, newest, decision.findings)
+            via = self._announcer.send(message, policy.warn_for(mark.cause).via)
         if via is None:
             _log.warning("no channel accepted the warning", resource=str(mark.resource), via=list(policy.warn.via))
             return mark
@@ -325,7 +334,7 @@ class Cycle:
         brake = self._brakes.engaged()
         if brake is not None:
             stopped_by = ("brake", brake)
-        debits = self._debits(Action.STOP)
+        debits = self._debits()
         plan = planner.make(
             f"p-{this.now:%Y%m%dT%H%M%S}-{uuid4().hex[:6]}", this.now, configuration, [row.candidate for row in rows], debits,
             running_in_scope(this.gathering, configuration), jumps, stopped_by,

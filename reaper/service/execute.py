@@ -20,12 +20,12 @@ from reaper.decide.breaker import Jump
 from reaper.decide.engine import decide
 from reaper.decide.facts import MOST_AHEAD
 from reaper.decide.last_look import last_look
-from reaper.decide.planner import verb_of
+from reaper.decide.planner import verb_missing
 from reaper.decide.undo import refuse_start
-from reaper.errors import AnswerLost, BudgetSpent, CloudError, LeaseLost, NotFound, StoreError, Unreachable
+from reaper.errors import AnswerLost, BudgetSpent, CloudError, LeaseLost, StoreError, Unreachable
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.decision import Action, Verdict
-from reaper.model.kinds.instance import Instance, InstanceState, Protections
+from reaper.model.kinds.instance import Instance, Protections
 from reaper.model.mark import Mark
 from reaper.model.plan import Attempt, Debit, Outcome, PlannedAction
 from reaper.model.policy import Configuration, CountBudget, Mode
@@ -33,15 +33,18 @@ from reaper.model.resource import ResourceId
 from reaper.ports import Brakes, Clock, Cloud, Lease, Store
 from reaper.service.gather import Gathering, read_known
 from reaper.service.lost import put_back
+from reaper.service.recipes import Recipes
+from reaper.service.settle import Settler, read
 
 _log = log.get(__name__)
 
 READ_TO_CALL = timedelta(seconds=10)
-STUCK_AFTER = timedelta(minutes=20)
-"""A GPU machine takes minutes to stop; one that takes longer than this is a person's business."""
+DEBITS_OF = timedelta(hours=25)
 
-UNSEEN_AFTER = timedelta(minutes=2)
-"""After an intent whose call may never have left us, how long the machine must stay as it was to call it off."""
+TAKEN = (Action.HIBERNATE, Action.STOP, Action.STOP_AND_SNAPSHOT, Action.TERMINATE)
+"""What is paid for from the budget of stops, whatever else follows it."""
+
+SAME_BUDGET = {action: tuple(other for other in TAKEN if other is not action) for action in TAKEN}
 
 
 class Withdrawn(Exception):
@@ -87,7 +90,14 @@ class Executor:
         self, store: Store, clouds: Mapping[str, Cloud], clock: Clock, brakes: Brakes, marks: Callable[[], Mapping[tuple[ResourceId, Action], Mark]]
     ) -> None:
         self._store, self._clouds, self._clock, self._brakes, self._marks = store, clouds, clock, brakes, marks
-        self._begun: Counter[Action] = Counter()
+        self._begun: Counter[CountBudget] = Counter()
+        self._owe: Callable[[Attempt, Attempt], None] = lambda stopped, attempt: None
+        self.settler = Settler(store, clouds, clock)
+        self._recipes = Recipes(store, clouds, clock, brakes, self.settler)
+
+    def on_start(self, owe: Callable[[Attempt, Attempt], None]) -> None:
+        """``owe`` is told of every start between its intent and its call: the stop that it undoes, and the start."""
+        self._owe = owe
 
     def begin_cycle(self) -> None:
         """What is begun from here on counts towards the limits per cycle, what people approved too."""
@@ -123,7 +133,7 @@ class Executor:
                     results.append(self._withdraw(planned, why, actor))
                     up = up or planned.name
                     continue
-                self._begun[planned.action] += 1
+                self._begun[_budget(planned.action, gathering.configuration)] += 1
                 results.append(Result(planned, attempt))
                 now_is = gathering.instance(planned.resource)
                 if now_is is not None and now_is.state.counts:
@@ -148,7 +158,7 @@ class Executor:
             raise Withdrawn("scope", f"no cloud {planned.resource.cloud} is configured")
         at, ran_s = self._clock.now(), self._clock.monotonic()
         try:
-            fresh = _read(cloud, planned.resource)
+            fresh = read(cloud, planned.resource)
         except CloudError as error:
             raise Withdrawn("fresh read", str(error)) from error
         seen = _Seen(fresh, cloud.protections(planned.resource), at, ran_s)
@@ -193,8 +203,8 @@ class Executor:
     def _permitted(self, planned: PlannedAction, configuration: Configuration, lease: Lease, jumps: Sequence[Jump], now: datetime) -> None:
         if configuration.mode is not Mode.ENFORCE:
             raise Withdrawn("mode", "mode is observe")
-        verb = verb_of(planned.action)
-        if not configuration.scope.given or verb not in configuration.scope.verbs:
+        verb = verb_missing(planned.action, configuration.scope)
+        if verb is not None:
             raise Withdrawn("scope", f"[scope] verbs do not name {verb}")
         brake = self._brakes.engaged()
         if brake is not None:
@@ -206,7 +216,8 @@ class Executor:
                 raise Withdrawn("breaker", jump.because)
 
     def _in_cycle(self, action: Action, configuration: Configuration, together: _Group) -> None:
-        refusal = budgets.per_cycle(_budget(action, configuration), budgets.Ask(len(together.resources)), budgets.Ask(self._begun[action]))
+        budget = _budget(action, configuration)
+        refusal = budgets.per_cycle(budget, budgets.Ask(len(together.resources)), budgets.Ask(self._begun[budget]))
         if refusal is not None:
             raise Withdrawn("budget", refusal)
 
@@ -239,7 +250,7 @@ class Executor:
             self._permitted(planned, gathering.configuration, lease, jumps, self._clock.now())
             self._soon(seen.at, seen.ran_s)
         except Withdrawn as why:
-            self._close(attempt, Outcome.ABANDONED, why.because, None)
+            self.settler.close(attempt, Outcome.ABANDONED, why.because, None)
             raise
         return self._call(attempt, gathering)
 
@@ -256,9 +267,12 @@ class Executor:
         budget = _budget(attempt.action, configuration)
         ask = budgets.Ask(len(together.resources), together.usd_per_hour)
 
+        since = attempt.intent_at - DEBITS_OF
+        elsewhere = [debit for action in SAME_BUDGET.get(attempt.action, ()) for debit in self._store.debits(action, since)]
+
         def admit(debits: tuple[Debit, ...]) -> str | None:
             # A gang is asked for whole each time: what its own members took a moment ago is already in the asking.
-            others = [d for d in debits if d.resource not in together.resources or d.at < together.began_at]
+            others = [d for d in (*debits, *elsewhere) if d.resource not in together.resources or d.at < together.began_at]
             return budgets.refusal(ask, budgets.limits(budget, others, attempt.intent_at, running))
 
         entry = AuditEntry(
@@ -274,50 +288,24 @@ class Executor:
 
     def _call(self, attempt: Attempt, gathering: Gathering) -> Attempt:
         cloud = self._clouds[attempt.resource.cloud]
-        verb = cloud.start if attempt.action is Action.START else cloud.stop
+        verb = {Action.START: cloud.start, Action.HIBERNATE: cloud.hibernate}.get(attempt.action, cloud.stop)  # every recipe begins with a stop
         _log.info("action begun", resource=str(attempt.resource), action=attempt.action.value, attempt=attempt.id, because=attempt.because)
         try:
             verb(attempt.resource)
         except (AnswerLost, Unreachable) as error:
             _log.warning("answer lost; reading what happened", resource=str(attempt.resource), attempt=attempt.id, because=str(error))
-            return self.settle(attempt, gathering)
+            return self.settler.settle(attempt, gathering)
         except CloudError as error:
-            return self._close(attempt, Outcome.REFUSED, str(error), None)
-        return self.settle(attempt, gathering)
-
-    # --- afterwards ---------------------------------------------------------------------------------------------------
-
-    def settle(self, attempt: Attempt, gathering: Gathering | None = None) -> Attempt:
-        """Read the machine and close the attempt if its end can be told; else it stays open and is asked again next cycle."""
-        cloud = self._clouds.get(attempt.resource.cloud)
-        if cloud is None:
-            return attempt
-        try:
-            now_is = _read(cloud, attempt.resource)
-        except NotFound as error:
-            return self._close(attempt, Outcome.FAILED, f"the machine is gone: {error}", None)
-        except CloudError as error:
-            _log.warning("outcome not readable yet", resource=str(attempt.resource), attempt=attempt.id, because=str(error))
-            return attempt
-        if gathering is not None:
-            gathering.replace_instance(now_is, self._clock.now())
-        outcome, detail = _end_of(attempt, now_is, self._clock.now())
-        return attempt if outcome is None else self._close(attempt, outcome, detail, now_is)
+            return self.settler.refused(attempt, error)
+        return self.settler.settle(attempt, gathering)
 
     def settle_open(self, gathering: Gathering | None = None) -> tuple[Attempt, ...]:
         """Close what a crash or a slow machine left open, by reading. Never calls a verb."""
-        return tuple(self.settle(attempt, gathering) for attempt in self._store.attempts(open_only=True))
+        return self.settler.settle_open(gathering)
 
-    def _close(self, attempt: Attempt, outcome: Outcome, detail: str, after: Instance | None) -> Attempt:
-        now = self._clock.now()
-        closed = replace(attempt, outcome=outcome, outcome_at=now, detail=detail, after=after)
-        took = f"{(now - attempt.intent_at).total_seconds():.1f} s"
-        entry = AuditEntry(
-            now, AuditKind.OUTCOME, attempt.actor, detail, attempt.resource, attempt.action.value, attempt.id, {"outcome": outcome.value, "took": took}
-        )
-        self._store.end_attempt(closed, entry)
-        _log.info("action finished", resource=str(attempt.resource), action=attempt.action.value, attempt=attempt.id, outcome=outcome.value, detail=detail)
-        return closed
+    def carry_on(self, gathering: Gathering, lease: Lease) -> tuple[Attempt, ...]:
+        """The later steps of what has begun."""
+        return self._recipes.carry_on(gathering, lease)
 
     # --- starting again -----------------------------------------------------------------------------------------------
 
@@ -339,7 +327,7 @@ class Executor:
             raise Withdrawn("undo", "an earlier action of ours on it is not closed yet")
         at, ran_s = self._clock.now(), self._clock.monotonic()
         try:
-            fresh = _read(cloud, stopped.resource)
+            fresh = read(cloud, stopped.resource)
         except CloudError as error:
             raise Withdrawn("fresh read", str(error)) from error
         if not configuration.scope.what.matches(fresh):
@@ -354,46 +342,18 @@ class Executor:
         alone = _Group(frozenset((attempt.resource,)), attempt.intent_at)
         self._in_cycle(attempt.action, configuration, alone)
         self._intend(attempt, configuration, lease, running, alone)
-        self._begun[attempt.action] += 1
+        self._begun[_budget(attempt.action, configuration)] += 1
         try:
+            self._owe(stopped, attempt)
             self._soon(at, ran_s)
         except Withdrawn as late:
-            self._close(attempt, Outcome.ABANDONED, late.because, None)
+            self.settler.close(attempt, Outcome.ABANDONED, late.because, None)
             raise
         return self._call(attempt, gathering)
 
 
 def _budget(action: Action, configuration: Configuration) -> CountBudget:
     return configuration.budgets.starts if action is Action.START else configuration.budgets.stops
-
-
-def _read(cloud: Cloud, resource: ResourceId) -> Instance:
-    """A fresh read. Raises CloudError, also where the answer is about another machine."""
-    fresh = cloud.get(resource)
-    if fresh.id != resource:
-        raise CloudError(f"{resource}: the cloud answered about {fresh.id}; nothing is done on that")
-    return fresh
-
-
-def _end_of(attempt: Attempt, now_is: Instance, now: datetime) -> tuple[Outcome | None, str]:
-    """How an attempt ended, by what the machine is now; None while that cannot be told yet."""
-    age = now - attempt.intent_at
-    if attempt.action is Action.START:
-        wanted, going = InstanceState.RUNNING, (InstanceState.PENDING,)
-    else:
-        wanted, going = InstanceState.STOPPED, (InstanceState.STOPPING,)
-    if now_is.state is wanted:
-        if now_is.changed_at is not None and now_is.changed_at - attempt.intent_at > STUCK_AFTER:
-            # We were away: had our call arrived, it would have ended long before. An undo must not take this for ours.
-            return Outcome.FAILED, f"it is {wanted} only since {now_is.changed_at:%Y-%m-%d %H:%M %Z}, by somebody else"
-        return Outcome.DONE, f"{wanted}, read back from the cloud"
-    if now_is.state in going:
-        return (Outcome.FAILED, f"still {now_is.state} after {age}") if age > STUCK_AFTER else (None, "")
-    if now_is.state in (InstanceState.TERMINATED, InstanceState.TERMINATING):
-        return Outcome.FAILED, f"the machine is {now_is.state}, by somebody else"
-    if age > UNSEEN_AFTER:
-        return Outcome.FAILED, f"still {now_is.state}: the call did not take effect"
-    return None, ""
 
 
 def _by_gang(actions: Sequence[PlannedAction]) -> list[list[PlannedAction]]:

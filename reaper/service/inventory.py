@@ -62,7 +62,13 @@ def refresh(clouds: Sequence[Cloud], store: Store, now: datetime, before: Invent
                     listings[place] = replace(listing, failed=str(error))
             continue
         for answer in answers:
-            listings[answer.place] = merged(known.listings.get(answer.place), answer, now)
+            old = known.listings.get(answer.place)
+            if answer.skipped is None:
+                listings[answer.place] = merged(old, answer, now)
+            elif old is not None and old.instances:
+                listings[answer.place] = replace(old, failed=answer.skipped)
+            else:
+                listings.pop(answer.place, None)
         # A place that is no longer answered for is not gone: nobody said so. But one that never had anything, and one that
         # was left out for a day, is what the operator took off the list.
         answered = {answer.place for answer in answers}

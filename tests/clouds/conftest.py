@@ -32,9 +32,13 @@ def faults() -> Faults:
 
 @pytest.fixture
 def make_cloud(moto: MotoEc2, faults: Faults) -> Callable[..., AwsCloud]:
-    def make(*regions: str, account: str | None = None, endpoint: str | None = None, bounds: Bounds = FAST, **more: object) -> AwsCloud:
-        settings = policy.AwsCloud(regions=regions, endpoint=endpoint or moto.url, account=account)
-        more = {"clock": SystemClock(), "session": lambda: faults.install(moto.session()), **more}
+    def make(
+        *regions: str, account: str | None = None, accounts: tuple[policy.AwsAccount, ...] = (), endpoint: str | None = None,
+        bounds: Bounds = FAST, price_list: bool = False, price_file: str | None = None, **more: object,
+    ) -> AwsCloud:  # fmt: skip
+        accounts = (policy.AwsAccount(account),) if account else accounts
+        settings = policy.AwsCloud(regions=regions, endpoint=endpoint or moto.url, accounts=accounts, price_list=price_list, price_file=price_file)
+        more = {"clock": SystemClock(), "session": lambda: faults.install(moto.session()), "prepared": faults.install, **more}
         return AwsCloud(settings, bounds=bounds, **more)  # type: ignore[arg-type]
 
     return make

@@ -4,19 +4,23 @@ import pytest
 from botocore import exceptions as theirs
 from botocore.parsers import ResponseParserError
 
-from reaper.clouds.aws.answers import translate
+from reaper.clouds.aws.answers import bounced, translate
 from reaper.errors import (
     AnswerLost,
     CloudError,
     Denied,
+    KeyUnusable,
     NoCapacity,
     NotFound,
     Protected,
+    QuotaReached,
     Throttled,
+    TooSoon,
     Unreachable,
     Unsupported,
     WrongState,
 )
+from reaper.model.kinds.instance import Hindrance
 
 STOP = "stop aws:123456789012:eu-west-1:instance:i-0abc"
 URL = "https://ec2.eu-west-1.amazonaws.com/"
@@ -48,7 +52,17 @@ def refusal(code: str, status: int = 400, message: str = "their words") -> their
         ("UnsupportedHibernationConfiguration", 400, Unsupported),
         ("InsufficientInstanceCapacity", 500, NoCapacity),
         ("InsufficientHostCapacity", 500, NoCapacity),
-        ("VcpuLimitExceeded", 400, NoCapacity),
+        ("VcpuLimitExceeded", 400, QuotaReached),
+        ("InstanceLimitExceeded", 400, QuotaReached),
+        ("TagLimitExceeded", 400, QuotaReached),
+        ("SnapshotCreationPerVolumeRateExceeded", 400, TooSoon),
+        ("ConcurrentSnapshotLimitExceeded", 400, TooSoon),
+        ("ResourceLimitExceeded", 400, QuotaReached),
+        ("VolumeInUse", 400, WrongState),
+        ("InvalidVolume.NotFound", 400, NotFound),
+        ("InvalidSnapshot.NotFound", 400, NotFound),
+        ("KMSInvalidStateException", 400, KeyUnusable),
+        ("NotFoundException", 400, NotFound),
         ("SomethingNew", 400, CloudError),
     ],
 )
@@ -104,3 +118,19 @@ def test_the_encoded_blob_of_a_denial_is_cut_off() -> None:
         f"{STOP}: UnauthorizedOperation: You are not authorized to perform this operation; "
         "allow it in the IAM policy of the role that this process runs with"
     )
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("Client.InternalError", Hindrance.KEY),
+        ("Server.InsufficientInstanceCapacity", Hindrance.CAPACITY),
+        ("Client.VolumeLimitExceeded", Hindrance.QUOTA),
+        ("Server.InternalError", Hindrance.CLOUD),
+        ("Client.UserInitiatedShutdown", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_start_that_fell_back_says_why_by_code(code: str | None, kind: Hindrance | None) -> None:
+    assert bounced(code) is kind

@@ -145,7 +145,10 @@ def test_the_accounts_switched_on_regions_are_listed_when_none_is_named(make_clo
     listed = cloud.list()
     again = cloud.list()
 
-    assert [one.place.name for one in listed] == ["af-south-1", "eu-west-1", "us-east-1"]
+    assert [one.place.name for one in listed if one.skipped is None] == ["af-south-1", "eu-west-1", "us-east-1"]
+    assert {one.place.name: one.skipped for one in listed if one.skipped} == {
+        "me-south-1": f"aws:{ACCOUNT}:me-south-1: the account has not switched this region on"
+    }
     assert [one.place for one in again] == [one.place for one in listed]
     assert faults.tries("DescribeRegions") == 1
 
@@ -227,9 +230,10 @@ def test_a_region_that_hangs_is_given_up_and_not_asked_twice_at_once(make_cloud:
 
 
 def test_credentials_of_another_account_than_configured_are_refused_before_anything_is_read(make_cloud: Make, moto: MotoEc2) -> None:
-    with pytest.raises(Denied, match=f"belong to AWS account {ACCOUNT}, and the configuration names 999999999999"):
-        make_cloud("us-east-1", account="999999999999").list()
+    (listed,) = make_cloud("us-east-1", account="999999999999").list()
 
+    assert str(listed.place) == "aws:999999999999:us-east-1"
+    assert f"belong to AWS account {ACCOUNT}, and the configuration names 999999999999" in (listed.failed or "")
     assert moto.actions() == ["GetCallerIdentity"]
 
 
@@ -503,7 +507,7 @@ def test_a_real_connection_that_ends_without_an_answer_is_a_lost_answer(make_clo
     bounds = Bounds(connect_s=2, read_s=0.5, read_attempts=1)
     with listener(close_after_request=close) as url:
         cloud = make_cloud("us-east-1", endpoint=url, bounds=bounds)
-        cloud._account = ACCOUNT  # the silent server cannot say whose credentials these are
+        cloud.accounts[0]._id = ACCOUNT  # the silent server cannot say whose credentials these are
 
         with pytest.raises(AnswerLost, match=str(resource)):
             cloud.stop(resource)
@@ -513,7 +517,7 @@ def test_a_verb_that_never_left_is_unreachable_and_not_lost(make_cloud: Make) ->
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     cloud = make_cloud("us-east-1", endpoint=f"http://127.0.0.1:{port}")
-    cloud._account = ACCOUNT
+    cloud.accounts[0]._id = ACCOUNT
 
     with pytest.raises(Unreachable):
         cloud.stop(rid("i-0abc"))
@@ -535,7 +539,7 @@ def test_skew_is_our_clock_minus_the_newest_date_header(make_cloud: Make, faults
 def test_a_refusal_tells_the_clouds_time_too_and_a_bad_date_tells_nothing(make_cloud: Make, moto: MotoEc2, faults: Faults) -> None:
     clock = ManualClock()
     cloud = make_cloud("us-east-1", clock=clock, bounds=Bounds(read_attempts=1))
-    cloud._account = ACCOUNT
+    cloud.accounts[0]._id = ACCOUNT
     faults.on("DescribeInstances", replies("<R/>", date="yesterday"))
     cloud.list()
     nothing = cloud.skew(clock.now())

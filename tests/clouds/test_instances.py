@@ -194,13 +194,20 @@ def test_a_type_that_could_not_be_read_is_not_known() -> None:
     ],
 )
 def test_owner_tags(tags: dict[str, str], owner: str | None) -> None:
-    assert owner_by_tags(tags) == owner
+    found = owner_by_tags(tags)
+
+    assert (found.name if found is not None else None) == owner
 
 
 def test_an_owner_with_a_braced_or_empty_value_is_still_an_owner() -> None:
-    assert owner_by_tags({"aws:autoscaling:groupName": "{value}{0}"}) == "auto scaling group {value}{0}"
-    assert owner_by_tags({"karpenter.sh/nodepool": ""}) == "Karpenter node pool"
-    assert all(owner_by_tags({tag.key.replace("*", "x"): tag.only or ""}) for tag in OWNER_TAGS)
+    strange, nameless = owner_by_tags({"aws:autoscaling:groupName": "{value}{0}"}), owner_by_tags({"karpenter.sh/nodepool": ""})
+    all_of_them = [owner_by_tags({tag.key.replace("*", "x"): tag.only or ""}) for tag in OWNER_TAGS]
+
+    assert strange is not None
+    assert strange.name == "auto scaling group {value}{0}"
+    assert nameless is not None
+    assert nameless.name == "Karpenter node pool"
+    assert all(owner is not None and owner.instead for owner in all_of_them)
 
 
 @pytest.mark.parametrize(
@@ -215,3 +222,84 @@ def test_an_owner_with_a_braced_or_empty_value_is_still_an_owner() -> None:
 )
 def test_a_machine_that_an_aws_service_operates_has_an_owner(operator: dict[str, Any] | None, owner: str | None) -> None:
     assert parse(Operator=operator).managed_by == owner
+
+
+@pytest.mark.parametrize(
+    ("raw", "lifecycle"),
+    [
+        ({"InstanceLifecycle": "spot", "SpotInstanceRequestId": "sir-once"}, Lifecycle.SPOT_ONE_TIME),
+        ({"InstanceLifecycle": "spot", "SpotInstanceRequestId": "sir-keeps"}, Lifecycle.SPOT_PERSISTENT),
+        ({"InstanceLifecycle": "spot", "SpotInstanceRequestId": "sir-odd"}, Lifecycle.SPOT),
+        ({"InstanceLifecycle": "spot", "SpotInstanceRequestId": "sir-new"}, Lifecycle.SPOT),
+        ({"InstanceLifecycle": "spot"}, Lifecycle.SPOT),
+        ({"SpotInstanceRequestId": "sir-once"}, Lifecycle.SPOT),
+        ({"InstanceLifecycle": "capacity-block", "SpotInstanceRequestId": "sir-once"}, Lifecycle.CAPACITY_BLOCK),
+    ],
+)
+def test_the_kind_of_a_spot_machine_comes_from_its_request(raw: dict[str, str], lifecycle: Lifecycle) -> None:
+    kinds = {"sir-once": "one-time", "sir-keeps": "persistent", "sir-odd": "fleeting"}
+
+    got = parse_instance({"InstanceId": "i-0abc", **raw}, account="1", region="eu-west-1", types={}, spot_types=kinds)
+
+    assert got.lifecycle is lifecycle
+
+
+def test_where_it_is_and_what_it_was_launched_for() -> None:
+    machine = parse(
+        Placement={"AvailabilityZone": "eu-west-1a", "Tenancy": "host", "HostId": "h-1"},
+        RootDeviceType="ebs",
+        HibernationOptions={"Configured": True},
+        CapacityReservationId="cr-1",
+        CapacityReservationSpecification={"CapacityReservationPreference": "open"},
+    )
+
+    assert (machine.zone, machine.tenancy, machine.host, machine.root) == ("eu-west-1a", "host", "h-1", "ebs")
+    assert (machine.hibernation, machine.reservation, machine.reserved_only) == (True, "cr-1", False)
+    assert parse(HibernationOptions={}).hibernation is None
+    assert parse(HibernationOptions={"Configured": False}).hibernation is False
+
+
+@pytest.mark.parametrize(
+    ("specification", "only"),
+    [
+        (None, None),
+        ({"CapacityReservationPreference": "none"}, False),
+        ({"CapacityReservationPreference": "capacity-reservations-only"}, True),
+        ({"CapacityReservationTarget": {"CapacityReservationId": "cr-1"}}, True),
+        ({"CapacityReservationTarget": {"CapacityReservationResourceGroupArn": "arn:x"}}, True),
+    ],
+)
+def test_whether_it_can_start_in_reserved_capacity_only(specification: dict[str, Any] | None, only: bool | None) -> None:
+    assert parse(CapacityReservationSpecification=specification).reserved_only is only
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ({}, (None, None)),
+        ({"PublicIpAddress": "198.51.100.7"}, ("198.51.100.7", None)),
+        ({"PublicIpAddress": "198.51.100.7", "NetworkInterfaces": [{"Association": {"PublicIp": "198.51.100.7", "IpOwnerId": "amazon"}}]}, ("198.51.100.7", False)),
+        ({"PublicIpAddress": "198.51.100.7", "NetworkInterfaces": [{"Association": {"PublicIp": "198.51.100.7", "IpOwnerId": "012345678901"}}]}, ("198.51.100.7", True)),
+        ({"PublicIpAddress": "198.51.100.7", "NetworkInterfaces": [{}, {"Association": None}]}, ("198.51.100.7", None)),
+    ],
+)
+def test_only_an_elastic_address_stays(raw: dict[str, Any], expected: tuple[str | None, bool | None]) -> None:
+    machine = parse(**raw)
+
+    assert (machine.public_address, machine.address_kept) == expected
+
+
+@pytest.mark.parametrize(
+    ("raw", "price"),
+    [
+        ({}, 1.006),
+        ({"PlatformDetails": "Linux/UNIX", "Placement": {"Tenancy": "default"}}, 1.006),
+        ({"PlatformDetails": "Windows"}, None),
+        ({"Placement": {"Tenancy": "dedicated"}}, None),
+        ({"InstanceLifecycle": "spot"}, None),
+    ],
+)
+def test_the_list_price_is_that_of_on_demand_linux_on_shared_hardware_only(raw: dict[str, Any], price: float | None) -> None:
+    got = parse_instance({"InstanceId": "i-0abc", **raw}, account="1", region="eu-west-1", types={}, hourly_usd=1.006)
+
+    assert got.hourly_usd == price

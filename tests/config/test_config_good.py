@@ -12,6 +12,7 @@ import pytest
 
 import reaper.config
 from reaper.model.policy import (
+    AwsAccount,
     AwsCloud,
     BreakerTerms,
     Budgets,
@@ -49,7 +50,7 @@ def test_the_whole_vocabulary_comes_to_what_was_written() -> None:
     got = reaper.config.parse(full(), "test")
 
     assert (got.name, got.mode, got.cycle, got.source) == ("ml-platform", Mode.ENFORCE, timedelta(minutes=2), "test")
-    assert got.aws == AwsCloud(regions=("eu-central-1", "us-east-1"), account="012345678901")
+    assert got.aws == AwsCloud(regions=("eu-central-1", "us-east-1"), accounts=(AwsAccount("012345678901"),))
     assert got.gang_same == ("tag:job-group", "placement-group")
     assert got.scope == Scope(Selector({"team": ("ml",)}), ("start", "stop"), Claim("reaper", "ml-platform"), given=True)
     assert got.budgets.stops == CountBudget(per_hour=4, usd_per_hour=400, share_per_hour=0.05, at_least=2, zone="Europe/Berlin")
@@ -189,6 +190,12 @@ CHANGES: list[tuple[str, Any]] = [
     ("warn", {"quiet": "ignore"}),
     ("warn", {"quiet": "20:00-09:00 Europe/Berlin"}),
     ("warn", {"via": ["team"]}),
+    ("reserved", "ignore"),
+    ("hibernate_else", "hold"),
+    ("project", ["tag:cost-centre"]),
+    ("environment", ["tag:stage"]),
+    ("restart_hold", ["address"]),
+    ("restart_hold", ["address", "key"]),
     ("busy", {"cpu": "11%"}),
     ("busy", {"disk_mib_s": 6}),
     ("busy", {"net_mib_s": 6}),

@@ -22,6 +22,7 @@ NAN = float("nan")
 NONE, EMPTY, OLD, AHEAD, NO_NUMBER, NEGATIVE = "none", "empty", "old", "ahead", "no number", "negative"
 
 SHOWN = "is only shown to people"
+NO_SUCH_THING = "is the answer of a cloud that has no such thing"
 KEPT_ASIDE = "is no evidence: for showing, undoing or deciding elsewhere"
 NOTHING_THERE = "empty is the answer that nothing of the kind is there"
 LENGTHS = "the idle clock has already turned it into since, until and coverage"
@@ -43,6 +44,19 @@ ALLOWED = {
     ("instance", "local_disks"): "at least one has to be reported, and every reported one is looked at",
     ("instance", "volumes"): KEPT_ASIDE,
     ("instance", "interfaces"): KEPT_ASIDE,
+    ("instance", "managed_instead"): SHOWN,
+    ("instance", "zone"): SHOWN,
+    ("instance", "root"): NO_SUCH_THING,
+    ("instance", "hibernation"): NO_SUCH_THING,
+    ("instance", "tenancy"): NO_SUCH_THING,
+    ("instance", "host"): NO_SUCH_THING,
+    ("instance", "reservation"): NO_SUCH_THING,
+    ("instance", "reserved_only"): SHOWN,
+    ("instance", "public_address"): SHOWN,
+    ("instance", "address_kept"): SHOWN,
+    ("instance", "hourly_usd"): "prices are the planner's",
+    ("instance", "given"): SHOWN,
+    ("instance", "fell_back"): "is of a stopped machine",
     # the facts
     ("facts", "place_failed"): NOTHING_THERE,
     ("facts", "running_since", OLD): "older is older",
@@ -60,6 +74,13 @@ ALLOWED = {
     ("facts", "back_off_until"): NOTHING_THERE,
     ("facts", "back_off_because"): SHOWN,
     ("protections", "because"): SHOWN,
+    ("protections", "termination_protected"): "bars ending a machine, not stopping it",
+    ("protections", "managed_by"): NOTHING_THERE + "; an owner that could not be asked for is said apart",
+    ("protections", "managed_instead"): SHOWN,
+    ("protections", "owner_unread"): NOTHING_THERE,
+    ("protections", "keys"): "keys are a risk that is told; one known to be unusable holds",
+    ("protections", "keys_because"): SHOWN,
+    ("protections", "covered"): SHOWN,
     # the clock's answer
     ("quiet", "since", OLD): "quiet for longer",
     ("quiet", "unheld_since", OLD): "quiet for longer",

@@ -5,16 +5,19 @@ It is held to the same contract tests as the real adapters (tests/contracts/).
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from reaper.errors import CloudError, NotFound, Protected, WrongState
-from reaper.model.kinds.instance import Instance, InstanceState, Protections
+from reaper.errors import CloudError, NotFound, Protected, Unsupported, WrongState
+from reaper.model.kinds.instance import Hindrance, Instance, InstanceState, Protections
+from reaper.model.kinds.snapshot import Snapshot, SnapshotState
 from reaper.model.resource import Place, ResourceId
 from reaper.ports import Clock, Listed
 
-_DONE_ALREADY = {"stop": (InstanceState.STOPPING, InstanceState.STOPPED), "start": (InstanceState.PENDING, InstanceState.RUNNING)}
+VERBS = ("stop", "start", "hibernate", "terminate", "snapshot")
+
+_DONE_ALREADY = {"stop": (InstanceState.STOPPING, InstanceState.STOPPED), "hibernate": (InstanceState.STOPPING, InstanceState.STOPPED), "start": (InstanceState.PENDING, InstanceState.RUNNING)}
 """A verb for what is so already, or on its way, is accepted and changes nothing, as on EC2."""
 
 
@@ -22,6 +25,8 @@ class FakeCloud:
     """
     ``fail(method, error, times)``: the next calls raise. ``after(method, error)``: the next verb is carried out and its
     answer lost. ``stops_in``: cycles of reads a machine spends in "stopping". ``failed_places``: place to reason.
+    ``snapshots_complete_after``: reads after which a snapshot is complete; ``snapshots_fail``: volumes whose next one fails.
+    ``bounces``: what the next starts of a machine meet after they were accepted, with the cloud's own code.
     """
 
     def __init__(self, clock: Clock, name: str = "aws") -> None:
@@ -38,6 +43,11 @@ class FakeCloud:
         self._errors: dict[str, list[CloudError]] = defaultdict(list)
         self._lost: dict[str, list[CloudError]] = defaultdict(list)
         self._turning: dict[ResourceId, int] = {}
+        self._snapshot_reads: dict[str, int] = {}
+        self.snapshots_made: list[Snapshot] = []
+        self.snapshots_complete_after = 0
+        self.snapshots_fail: set[str] = set()
+        self.bounces: dict[ResourceId, list[tuple[Hindrance, str]]] = defaultdict(list)
 
     # --- what tests do to it ------------------------------------------------------------------------------------------
 
@@ -57,7 +67,7 @@ class FakeCloud:
 
     def verbs(self, name: str | None = None) -> list[tuple[str, ResourceId | None]]:
         """Mutating calls that arrived, refused ones included."""
-        return [call for call in self.calls if call[0] in ("stop", "start") and (name is None or call[0] == name)]
+        return [call for call in self.calls if call[0] in VERBS and (name is None or call[0] == name)]
 
     # --- ports.Cloud --------------------------------------------------------------------------------------------------
 
@@ -89,6 +99,46 @@ class FakeCloud:
 
     def start(self, resource: ResourceId) -> None:
         self._verb("start", resource, InstanceState.STOPPED, InstanceState.PENDING)
+
+    def hibernate(self, resource: ResourceId) -> None:
+        machine = self.machines.get(resource)
+        if machine is not None and machine.hibernation is not True:
+            self._call("hibernate", resource)
+            raise Unsupported(f"{resource} was not launched for hibernation", "UnsupportedHibernationConfiguration")
+        self._verb("hibernate", resource, InstanceState.RUNNING, InstanceState.STOPPING)
+
+    def terminate(self, resource: ResourceId) -> None:
+        self._call("terminate", resource)
+        self.machines[resource] = replace(self.machines[resource], state=InstanceState.TERMINATED, changed_at=self._clock.now())
+        if self._lost["terminate"]:
+            raise self._lost["terminate"].pop(0)
+
+    def snapshot(self, resource: ResourceId, volume: str, tags: Mapping[str, str]) -> str:
+        self._call("snapshot", resource)
+        failed = volume in self.snapshots_fail
+        self.snapshots_fail.discard(volume)
+        state = SnapshotState.FAILED if failed else SnapshotState.PENDING
+        made = Snapshot(f"snap-{len(self.snapshots_made) + 1}", volume, state, 100, True, self._clock.now(), dict(tags))
+        self.snapshots_made.append(made)
+        self._snapshot_reads[made.id] = self.snapshots_complete_after
+        if self._lost["snapshot"]:
+            raise self._lost["snapshot"].pop(0)
+        return made.id
+
+    def snapshots(self, resource: ResourceId, key: str) -> tuple[Snapshot, ...]:
+        self._call("snapshots", resource)
+        for place, one in enumerate(self.snapshots_made):
+            if one.state is SnapshotState.PENDING:
+                self._snapshot_reads[one.id] -= 1
+                if self._snapshot_reads[one.id] < 0:
+                    self.snapshots_made[place] = replace(one, state=SnapshotState.COMPLETED)
+        return tuple(one for one in self.snapshots_made if one.tags.get("idle-reaper:attempt") == key)
+
+    def tag(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
+        self._call("tag", resource)
+        machine = self.machines[resource]
+        kept = {key: value for key, value in {**machine.tags, **tags}.items() if value is not None}
+        self.machines[resource] = replace(machine, tags=kept)
 
     def skew(self, now: datetime) -> timedelta | None:
         return self.off_by if self.calls else None
@@ -127,8 +177,13 @@ class FakeCloud:
         left = self._turning.get(resource, 0)
         self._turning[resource] = left - 1
         if left <= 0:
+            if machine.state is InstanceState.PENDING and self.bounces[resource]:
+                what, code = self.bounces[resource].pop(0)
+                fallen = replace(machine, state=InstanceState.STOPPED, changed_at=self._clock.now(), state_reason=code, fell_back=what)
+                self.machines[resource] = fallen
+                return
             done = InstanceState.STOPPED if machine.state is InstanceState.STOPPING else InstanceState.RUNNING
-            self.machines[resource] = replace(machine, state=done)
+            self.machines[resource] = replace(machine, state=done, fell_back=None)
 
 
 def _place(resource: ResourceId) -> Place:

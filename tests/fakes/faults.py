@@ -24,32 +24,45 @@ class _Rule:
     make: Make
     left: float
     region: str | None
+    account: str | None
 
 
 @dataclass
 class Faults:
-    """``sent``: (region, operation) of every try, retries and failed ones included."""
+    """
+    ``sent``: (region, operation) of every try, retries and failed ones included; ``asked``: the same with the account
+    before, "" for the process's own credentials where the settings name no account.
+    """
 
     sent: list[tuple[str, str]] = field(default_factory=list)
+    asked: list[tuple[str, str, str]] = field(default_factory=list)
     _rules: list[_Rule] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def install(self, session: Any) -> Any:
-        session.events.register_first("before-send", self._before_send)
+    def install(self, session: Any, account: str = "") -> Any:
+        """A second time only tells the account."""
+        session.label = account
+
+        def sending(request: AWSPreparedRequest, event_name: str, **_: object) -> AWSResponse | None:
+            return self._before_send(request, event_name, session.label)
+
+        session.events.register_first("before-send", sending, unique_id="faults")
         return session
 
-    def on(self, operation: str, make: Make, *, times: float = 1, region: str | None = None) -> None:
-        """The next ``times`` tries of the operation (in the region, where one is given) meet ``make``."""
-        self._rules.append(_Rule(operation, make, times, region))
+    def on(self, operation: str, make: Make, *, times: float = 1, region: str | None = None, account: str | None = None) -> None:
+        """The next ``times`` tries of the operation (in the region and account, where they are given) meet ``make``."""
+        self._rules.append(_Rule(operation, make, times, region, account))
 
     def tries(self, operation: str, region: str | None = None) -> int:
         return sum(done == operation and region in (None, where) for where, done in self.sent)
 
-    def _before_send(self, request: AWSPreparedRequest, event_name: str, **_: object) -> AWSResponse | None:
+    def _before_send(self, request: AWSPreparedRequest, event_name: str, account: str) -> AWSResponse | None:
         operation, region = event_name.rpartition(".")[2], _region(request)
         with self._lock:
             self.sent.append((region, operation))
-            rule = next((r for r in self._rules if r.operation == operation and r.left > 0 and r.region in (None, region)), None)
+            self.asked.append((account, region, operation))
+            fitting = (r for r in self._rules if r.operation == operation and r.region in (None, region) and r.account in (None, account))
+            rule = next((r for r in fitting if r.left > 0), None)
             if rule is None:
                 return None
             rule.left -= 1

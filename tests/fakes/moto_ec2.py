@@ -17,11 +17,15 @@ import boto3
 import botocore.session
 import moto.ec2.models.instances as models
 import moto.ec2.responses.instances as responses
+from moto.core.exceptions import AccessDeniedError
 from moto.core.responses import BaseResponse
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import ec2_backends
+from moto.ec2.models.elastic_block_store import EBSBackend
 from moto.ec2.models.instance_types import INSTANCE_TYPES, InstanceType, InstanceTypeBackend
+from moto.ec2.models.instances import StateReason
 from moto.server import ThreadedMotoServer
+from moto.sts.responses import TokenResponse
 
 ACCOUNT = "123456789012"  # moto's own
 AMI = "ami-12c6146b"  # one of moto's own, so that it does not look through 1,300
@@ -31,12 +35,19 @@ MUTATING_WORDS = ("Stop", "Start", "Terminate", "Modify", "Create", "Delete", "R
 
 @dataclass
 class MotoEc2:
-    """``calls``: (region, action) in the order they arrived. ``stopping_reads``: listings for which a stop stays `stopping`."""
+    """
+    ``calls``: (region, action) in the order they arrived. ``stopping_reads``: listings for which a stop stays `stopping`.
+    ``pending_reads``: listings for which a new snapshot stays `pending`. ``bounce_with``: the state reason with which the next
+    start falls back to stopped. ``roles``: ARNs that may be assumed, each with the external id that it asks for; None: any, as moto has it.
+    """
 
     url: str
     calls: list[tuple[str, str]] = field(default_factory=list)
     stopping_reads: int = 0
-    clients: dict[str, Any] = field(default_factory=dict)
+    pending_reads: int = 0
+    bounce_with: str | None = None
+    roles: dict[str, str | None] | None = None
+    clients: dict[tuple[str, str], Any] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def actions(self, region: str | None = None) -> list[str]:
@@ -53,42 +64,57 @@ class MotoEc2:
             aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1", botocore_session=plain
         )
 
-    def client(self, region: str = "us-east-1") -> Any:
-        if region not in self.clients:
-            self.clients[region] = self.session().client("ec2", region_name=region, endpoint_url=self.url)
-        return self.clients[region]
+    def client(self, region: str = "us-east-1", account: str = ACCOUNT, service: str = "ec2") -> Any:
+        """A client of somebody else's in an account."""
+        if (region, account + service) not in self.clients:
+            session = self.session()
+            if account != ACCOUNT:
+                roles, self.roles = self.roles, None
+                sts = session.client("sts", region_name=region, endpoint_url=self.url)
+                given = sts.assume_role(RoleArn=f"arn:aws:iam::{account}:role/test", RoleSessionName="test")["Credentials"]
+                self.roles = roles
+                session = boto3.session.Session(given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"])
+            self.clients[(region, account + service)] = session.client(service, region_name=region, endpoint_url=self.url)
+        return self.clients[(region, account + service)]
 
-    def backend(self, region: str = "us-east-1") -> Any:
-        return ec2_backends[ACCOUNT][region]
+    def backend(self, region: str = "us-east-1", account: str = ACCOUNT) -> Any:
+        return ec2_backends[account][region]
 
-    def machine(self, native: str, region: str = "us-east-1") -> Any:
+    def machine(self, native: str, region: str = "us-east-1", account: str = ACCOUNT) -> Any:
         """moto's own object, to age or change it behind the API's back."""
-        return self.backend(region).get_instance(native)
+        return self.backend(region, account).get_instance(native)
 
-    def launch(self, name: str = "m", *, region: str = "us-east-1", type: str = "g5.xlarge", spot: str | None = None, **tags: str) -> str:
-        """A running machine's native id. ``spot``: "one-time" or "persistent". Leaves no trace in ``calls``."""
+    def launch(
+        self, name: str = "m", *, region: str = "us-east-1", type: str = "g5.xlarge", spot: str | None = None, account: str = ACCOUNT,
+        more: dict[str, Any] | None = None, **tags: str,
+    ) -> str:  # fmt: skip
+        """A running machine's native id. ``spot``: "one-time" or "persistent". ``more``: of RunInstances. Leaves no trace in ``calls``."""
         extra: dict[str, Any] = {"InstanceMarketOptions": {"MarketType": "spot"}} if spot else {}
+        extra |= more or {}
         named = [{"Key": key, "Value": value} for key, value in {"Name": name, **tags}.items()]
-        answer = self.client(region).run_instances(
+        answer = self.client(region, account).run_instances(
             ImageId=AMI, InstanceType=type, MinCount=1, MaxCount=1, TagSpecifications=[{"ResourceType": "instance", "Tags": named}], **extra
         )
         native = str(answer["Instances"][0]["InstanceId"])
         if spot:
-            self.machine(native, region).spot_type = spot
+            self.machine(native, region, account).spot_type = spot
         self.calls.clear()
         return native
 
-    def do(self, action: str, region: str = "us-east-1", **arguments: Any) -> Any:
+    def do(self, action: str, region: str = "us-east-1", account: str = ACCOUNT, service: str = "ec2", **arguments: Any) -> Any:
         """Somebody else's call. Leaves no trace in ``calls``."""
-        answer = getattr(self.client(region), action)(**arguments)
+        answer = getattr(self.client(region, account, service), action)(**arguments)
         self.calls.clear()
         return answer
 
     def reset(self) -> None:
-        for backend in ec2_backends[ACCOUNT].values():
-            backend.reservations.clear()  # only the machines: a fresh region takes moto a quarter of a second
+        for backends in ec2_backends.values():
+            for backend in backends.values():
+                backend.reservations.clear()  # only the machines: a fresh region takes moto a quarter of a second
         self.calls.clear()
-        self.stopping_reads = 0
+        self.stopping_reads = self.pending_reads = 0
+        self.bounce_with = None
+        self.roles = None
 
 
 @contextlib.contextmanager
@@ -134,10 +160,37 @@ def _patched(moto: MotoEc2) -> Iterator[None]:
         if name not in INSTANCE_TYPES:
             INSTANCE_TYPES[name] = {**plain, "InstanceType": name, "InstanceStorageSupported": False, "GpuInfo": {"Gpus": [gpu]}}
             InstanceTypeBackend.instance_types.append(InstanceType(name))
+    assume = TokenResponse.assume_role
+
+    def trusting(self: Any) -> Any:
+        arn, given = self._get_param("RoleArn"), self._get_param("ExternalId")
+        if moto.roles is not None and (arn not in moto.roles or moto.roles[arn] not in (None, given)):
+            raise AccessDeniedError(user_arn="arn:aws:iam::123456789012:user/test", action="sts:AssumeRole")
+        return assume(self)
+
+    replace(TokenResponse, "assume_role", trusting)
     replace(BaseResponse, "call_action", recorded)
     replace(responses.InstanceResponse, "describe_instances", settled)
     replace(models.InstanceBackend, "stop_instances", lambda self, ids: _stop(self, ids, moto.stopping_reads))
-    replace(models.InstanceBackend, "start_instances", _start)
+    replace(models.InstanceBackend, "start_instances", lambda self, ids: _start(self, ids, moto))
+    hibernating, snapshots = responses.InstanceResponse.stop_instances, EBSBackend.describe_snapshots
+
+    def stop_or_hibernate(self: Any) -> Any:
+        if self._get_bool_param("Hibernate"):
+            for machine in self.ec2_backend.get_multi_instances_by_id(self._get_param("InstanceIds", [])):
+                if str((machine.hibernation_options or {}).get("Configured")).lower() != "true":
+                    raise EC2ClientError("UnsupportedHibernationConfiguration", f"The instance '{machine.id}' was not launched with hibernation.")
+        return hibernating(self)
+
+    def slowly(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = snapshots(self, *args, **kwargs)
+        for one in found:
+            one.reads_left = getattr(one, "reads_left", moto.pending_reads + 1) - 1
+            one.status = "completed" if one.reads_left <= 0 else "pending"
+        return found
+
+    replace(responses.InstanceResponse, "stop_instances", stop_or_hibernate)
+    replace(EBSBackend, "describe_snapshots", slowly)
     try:
         yield
     finally:
@@ -172,7 +225,7 @@ def _require_stoppable(machine: Any) -> None:
         raise EC2ClientError("OperationNotPermitted", f"The instance '{machine.id}' may not be stopped. Modify its 'disableApiStop' instance attribute and try again.")
 
 
-def _start(backend: Any, ids: list[str]) -> list[tuple[Any, Any]]:
+def _start(backend: Any, ids: list[str], moto: MotoEc2) -> list[tuple[Any, Any]]:
     machines = list(backend.get_multi_instances_by_id(ids))
     for machine in machines:
         if machine._state.name in ("shutting-down", "terminated", "stopping"):
@@ -183,6 +236,10 @@ def _start(backend: Any, ids: list[str]) -> list[tuple[Any, Any]]:
         if before.name == "stopped":
             machine.start()
             machine.launch_time = datetime.now(UTC)
+            if moto.bounce_with is not None:  # accepted, and back to stopped: as a disk whose key may not be used does it
+                machine.stop()
+                machine.state_reason = StateReason("Client error on launch", moto.bounce_with)
+                moto.bounce_with = None
         answer.append((machine, before))
     return answer
 

@@ -122,6 +122,7 @@ def test_any_2xx_is_acceptance(receiver: Receiver, status: int) -> None:
         "due_at": "2026-11-30T13:00:00+00:00",
         "keep_it": "reaper snooze i-0abc --for 8h",
         "people": [],
+        "notes": [],
         "text": "warned: stop trainer, not before 2026-11-30T13:00:00+00:00. idle for 2 h. To keep it: reaper snooze i-0abc --for 8h",
     }
 

@@ -200,3 +200,14 @@ def test_one_answer_is_merged_without_a_store():
 
     assert merged(old, failed(), NOW + MINUTE) == replace(old, failed=THROTTLED)
     assert merged(merged(old, failed(), NOW), listed("i-01"), NOW + MINUTE).failed is None
+
+
+def test_a_region_left_out_on_purpose_is_no_place_and_one_that_had_machines_is_held(store):
+    out = Listed(HERE, skipped="policy denies this region")
+    nothing = refresh((Answers((out,)),), store, NOW)
+    before, held = over(store, (listed("i-1"),), (out,))
+
+    assert nothing.listings == {}
+    assert before.failed == ()
+    assert held.listings[HERE].failed == "policy denies this region"
+    assert natives(held) == ["i-1"]

@@ -11,20 +11,24 @@ from reaper.errors import (
     AnswerLost,
     CloudError,
     Denied,
+    KeyUnusable,
     NoCapacity,
     NotFound,
     Protected,
+    QuotaReached,
     Throttled,
+    TooSoon,
     Unreachable,
     Unsupported,
     WrongState,
 )
+from reaper.model.kinds.instance import Hindrance
 
 _CHECK_CREDENTIALS = "check the credentials and permissions that this process runs with"
 _CHECK_KEYS = f"{_CHECK_CREDENTIALS}; if other regions answer, switch this region on for the account or leave it out of clouds.aws.regions"
 _CHECK_ROLE = "allow it in the IAM policy of the role that this process runs with"
 _RENEW = "renew the credentials that this process runs with"
-_QUOTA = "raise the account's quota for this instance family, or try again later"
+_QUOTA = "raise the account's quota, or try again later"
 _SLOW_DOWN = "it is asked again in the next cycle; other tools in the account share the limit"
 
 # https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
@@ -81,9 +85,66 @@ _CODES: dict[str, tuple[type[CloudError], str]] = {
         ),
         (NoCapacity, "try again later, or in another zone"),
     ),
-    **dict.fromkeys(("InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"), (NoCapacity, _QUOTA)),
-    **dict.fromkeys(("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"), (NotFound, "it is gone, or the id is wrong")),
+    **dict.fromkeys(
+        (
+            "InstanceLimitExceeded",
+            "VcpuLimitExceeded",
+            "MaxSpotInstanceCountExceeded",
+            "VolumeLimitExceeded",
+            "SnapshotLimitExceeded",
+            "ResourceLimitExceeded",
+            "LimitExceededException",
+        ),
+        (QuotaReached, _QUOTA),
+    ),
+    "TagLimitExceeded": (QuotaReached, "it has fifty tags already; remove one that nobody needs"),
+    # https://docs.aws.amazon.com/ebs/latest/userguide/ebs-resource-quotas.html
+    **dict.fromkeys(
+        ("SnapshotCreationPerVolumeRateExceeded", "ConcurrentSnapshotLimitExceeded"), (TooSoon, "it is tried again in a later cycle")
+    ),
+    **dict.fromkeys(
+        (
+            "InvalidKMSKey.InvalidState",
+            "KMSInvalidStateException",
+            "KMSKeyNotAccessibleFault",
+            "KMS.DisabledException",
+            "KMS.InvalidStateException",
+            "DisabledException",
+            "KeyUnavailableException",
+        ),
+        (KeyUnusable, "enable the key, and allow kms:CreateGrant on it for AWS resources"),
+    ),
+    **dict.fromkeys(("VolumeInUse", "InvalidSnapshot.InUse", "SnapshotInUse"), (WrongState, "read it again")),
+    **dict.fromkeys(
+        (
+            "InvalidInstanceID.NotFound",
+            "InvalidInstanceID.Malformed",
+            "InvalidVolume.NotFound",
+            "InvalidSnapshot.NotFound",
+            "NotFoundException",
+            "ClusterNotFoundException",
+        ),
+        (NotFound, "it is gone, or the id is wrong"),
+    ),
 }
+
+# Why a start that was accepted did not end in a running machine, by StateReason.Code
+# https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_StateReason.html
+_BOUNCES: dict[str, Hindrance] = {
+    "Client.InternalError": Hindrance.KEY,  # "client error on launch": the usual cause is a key that could not be used
+    "Client.InvalidKMSKey.InvalidState": Hindrance.KEY,
+    "Client.VolumeLimitExceeded": Hindrance.QUOTA,
+    "Client.InstanceLimitExceeded": Hindrance.QUOTA,
+    "Server.InsufficientInstanceCapacity": Hindrance.CAPACITY,
+    "Server.InsufficientHostCapacity": Hindrance.CAPACITY,
+    "Server.InternalError": Hindrance.CLOUD,
+}
+
+
+def bounced(code: str | None) -> Hindrance | None:
+    """What kept a machine from running that was started and fell back, by its state reason; None: nothing that is known to."""
+    return _BOUNCES.get(code or "")
+
 
 STALE_CREDENTIALS = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired", "NoCredentials"})
 """Codes after which new credentials have to be looked for from scratch; a client keeps the ones it was made with."""

@@ -1,5 +1,5 @@
 """
-boto3 clients, one per region and purpose, made when first needed and shared by all threads.
+boto3 clients, one per service, region and purpose, made when first needed and shared by all threads.
 
 Reads retry adaptively and slow down when throttled. Verbs are sent once: a retry after a lost answer would be a second
 stop that nobody decided. The newest answer's Date header is kept, for comparing clocks.
@@ -12,14 +12,27 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
+from reaper.clouds.aws.listing import read_listing
 from reaper.ports import Clock
 
 if TYPE_CHECKING:
     from boto3.session import Session
-    from mypy_boto3_ec2 import EC2Client
 
 HOME_REGION = "us-east-1"
-"""Where the account and its regions are asked for when neither the settings nor the environment names a region."""
+"""Where an account and its regions are asked for when neither the settings nor the environment names a region."""
+
+# Switched on in every account, by https://docs.aws.amazon.com/accounts/latest/reference/manage-acct-regions.html; all
+# others have to be switched on first, and an account cannot be asked anything in one that is not.
+ALWAYS_ON = frozenset((
+    "us-east-1", "us-east-2", "us-west-1", "us-west-2", "ap-south-1", "ap-northeast-1", "ap-northeast-2", "ap-northeast-3",
+    "ap-southeast-1", "ap-southeast-2", "ca-central-1", "eu-central-1", "eu-west-1", "eu-west-2", "eu-west-3", "eu-north-1", "sa-east-1",
+    "us-gov-west-1", "us-gov-east-1", "cn-north-1", "cn-northwest-1",
+))  # fmt: skip
+
+
+def home_of(regions: tuple[str, ...]) -> str | None:
+    """The first of them that no account can have switched off, else the first; None where none is named."""
+    return min(regions, key=lambda region: region not in ALWAYS_ON, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,55 +55,68 @@ def default_session() -> "Session":
     return Session()
 
 
-class Clients:
-    """Thread-safe. ``forget`` drops everything, so that the next call looks for credentials anew."""
+class CloudTime:
+    """The cloud's clock, by the Date header of its newest answer, whichever account and region it came from."""
 
-    def __init__(self, *, endpoint: str | None, home: str | None, clock: Clock, bounds: Bounds, session: Callable[[], "Session"]) -> None:
-        self._endpoint = endpoint
-        self._home = home
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._bounds = bounds
-        self._new_session = session
-        self._lock = threading.RLock()
-        self._session: Session | None = None
-        self._made: dict[tuple[str, str, bool], Any] = {}
         self._newest: tuple[float, datetime] | None = None
 
-    @property
-    def home(self) -> str:
-        """A region that can be asked about the whole account. The settings win, then the environment."""
-        return self._home or self._open().region_name or HOME_REGION
-
-    def reads(self, region: str) -> "EC2Client":
-        client: EC2Client = self._client("ec2", region, verb=False)
-        return client
-
-    def verbs(self, region: str) -> "EC2Client":
-        client: EC2Client = self._client("ec2", region, verb=True)
-        return client
-
-    def caller_account(self) -> str:
-        """The account that the credentials belong to. Raises what boto3 raises."""
-        return str(self._client("sts", self.home, verb=False).get_caller_identity()["Account"])
-
-    def forget(self) -> None:
-        with self._lock:
-            self._session = None
-            self._made.clear()
-
-    def cloud_time(self) -> datetime | None:
-        """The cloud's clock now: the newest Date header plus the time since. To a second. None before any answer."""
+    def now(self) -> datetime | None:
+        """To a second. None before any answer."""
         newest = self._newest
         if newest is None:
             return None
         at, date = newest
         return date + timedelta(seconds=self._clock.monotonic() - at)
 
+    def answered(self, response_dict: dict[str, Any] | None = None, **_: object) -> None:
+        """botocore's event for every answer, refusals and those that are retried included."""
+        date = (response_dict or {}).get("headers", {}).get("date")
+        if not date:
+            return
+        try:
+            moment = parsedate_to_datetime(date)
+        except ValueError:  # not a date: this answer tells nothing about clocks
+            return
+        self._newest = (self._clock.monotonic(), moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment)
+
+
+class Clients:
+    """Of one account. Thread-safe. ``forget`` drops everything, so that the next call looks for credentials anew."""
+
+    def __init__(self, *, endpoint: str | None, regions: tuple[str, ...], time: CloudTime, bounds: Bounds, session: Callable[[], "Session"]) -> None:
+        self._endpoint = endpoint
+        self._regions = regions
+        self._time = time
+        self._bounds = bounds
+        self._new_session = session
+        self._lock = threading.RLock()
+        self._session: Session | None = None
+        self._made: dict[tuple[str, str, bool], Any] = {}
+
+    @property
+    def home(self) -> str:
+        """A region that can be asked about the whole account. The settings win, then the environment."""
+        return home_of(self._regions) or self._open().region_name or HOME_REGION
+
+    def reads(self, region: str, service: str = "ec2") -> Any:
+        return self._client(service, region, verb=False)
+
+    def verbs(self, region: str, service: str = "ec2") -> Any:
+        return self._client(service, region, verb=True)
+
+    def forget(self) -> None:
+        with self._lock:
+            self._session = None
+            self._made.clear()
+
     def _open(self) -> "Session":
         with self._lock:
             if self._session is None:
                 session = self._new_session()
-                session.events.register("response-received", self._answered, unique_id="reaper-date")
+                session.events.register("response-received", self._time.answered, unique_id="reaper-date")
+                session.events.register("before-parse.ec2.DescribeInstances", read_listing, unique_id="reaper-listing")
                 self._session = session
             return self._session
 
@@ -111,14 +137,3 @@ class Clients:
                 session: Any = self._open()
                 self._made[key] = session.client(service, region_name=region, endpoint_url=self._endpoint, config=config)
             return self._made[key]
-
-    def _answered(self, response_dict: dict[str, Any] | None = None, **_: object) -> None:
-        """Every answer, refusals and those that are retried included."""
-        date = (response_dict or {}).get("headers", {}).get("date")
-        if not date:
-            return
-        try:
-            moment = parsedate_to_datetime(date)
-        except ValueError:  # not a date: this answer tells nothing about clocks
-            return
-        self._newest = (self._clock.monotonic(), moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment)

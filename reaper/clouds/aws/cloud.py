@@ -1,43 +1,56 @@
-"""EC2 instances of one account in all its regions, with the process's own credentials."""
+"""EC2 instances of any number of accounts in all their regions."""
 
-import re
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, wait
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reaper import log
-from reaper.clouds.aws.answers import STALE_CREDENTIALS, translate
-from reaper.clouds.aws.clients import Bounds, Clients, default_session
-from reaper.clouds.aws.instances import TypeFacts, parse_instance, parse_type
-from reaper.errors import AnswerLost, CloudError, Denied, NotFound
+from reaper.clouds.aws import acts
+from reaper.clouds.aws.account import NOT_ALLOWED, OFF_OR_BAD_KEYS, Account, Regions
+from reaper.clouds.aws.clients import Bounds, Clients, CloudTime, default_session
+from reaper.clouds.aws.fanout import Fanout
+from reaper.clouds.aws.models import TrimmedLoader
+from reaper.clouds.aws.needs import needed
+from reaper.clouds.aws.permissions import EVERYTHING
+from reaper.clouds.aws.prices import Prices
+from reaper.clouds.aws.roles import assuming
+from reaper.clouds.aws.types import Types
+from reaper.errors import CloudError, NotFound, Throttled
 from reaper.model import policy
-from reaper.model.kinds.instance import Instance, InstanceState, Protections
+from reaper.model.kinds.instance import Instance, Protections
+from reaper.model.kinds.snapshot import Snapshot
 from reaper.model.resource import Place, ResourceId
 from reaper.ports import Clock, Listed
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from boto3.session import Session
-    from mypy_boto3_ec2 import EC2Client
 
-AT_ONCE = 16
-"""Regions listed at the same time: all of a usual account, and room for good ones beside a few that hang."""
-
-REGIONS_FOR = timedelta(hours=1)
-"""How long the list of switched-on regions is good. Switching one on takes AWS minutes to hours."""
+SLOWER = timedelta(minutes=1)
+SLOWEST = timedelta(minutes=8)
+"""How long a place that throttled us to the end is left alone: the first time, doubled each time, and at most."""
 
 _LOG = log.get(__name__)
-_REGION = re.compile(r"^[a-z]{2,4}(-[a-z]+)+-\d+$")
-_TYPES_A_CALL = 100
+
+
+@dataclass(slots=True)
+class _Throttle:
+    until_s: float
+    wait: timedelta
 
 
 class AwsCloud:
     """
-    Implements ports.Cloud. ``list_within``: seconds after which a region that still has not answered is given up for
-    this listing. ``page_size``: machines a page, 5 to 1000. ``session``: makes the boto3 session, anew after
-    credentials ran out. boto3 is loaded at the first call.
+    Implements ports.Cloud. ``list_within``: seconds after which what still has not answered is given up for this listing.
+    ``page_size``: machines a page, 5 to 1000. ``session``: makes the session of the process's own credentials, anew after
+    they ran out. ``prepared``: is handed every session that is made, with its account ("" before that is known). boto3 is
+    loaded at the first call.
     """
 
     name = "aws"
@@ -51,218 +64,214 @@ class AwsCloud:
         bounds: Bounds | None = None,
         list_within: float = 45,
         page_size: int = 1000,
+        prepared: Callable[["Session", str], "Session"] = lambda session, _: session,
     ) -> None:
         self._settings = settings
         self._clock = clock
-        home = settings.regions[0] if settings.regions else None
-        self._clients = Clients(
-            endpoint=settings.endpoint, home=home, clock=clock, bounds=Bounds() if bounds is None else bounds, session=session
-        )
+        self._bounds = Bounds() if bounds is None else bounds
         self._list_within = list_within
         self._page_size = page_size
-        self._account: str | None = None
-        self._asked_regions: tuple[float, tuple[str, ...]] | None = None
-        self._types: dict[str, TypeFacts] = {}
-        self._slots = threading.BoundedSemaphore(AT_ONCE)
-        self._under_way: dict[str, Future[tuple[Instance, ...]]] = {}
+        self._time = CloudTime(clock)
+        self._types = Types()
+        self._loader: TrimmedLoader | None = None
+        self._loading = threading.Lock()
+        self._prices = Prices(clock, None if settings.price_file is None else Path(settings.price_file), ask=settings.price_list)
+        self._session, self._prepared = session, prepared
+        self.accounts = tuple(self._account(account) for account in settings.accounts or (policy.AwsAccount(),))
+        self._fanout: Fanout[tuple[str, str], Any] = Fanout("aws-list")
+        self._throttled: dict[Place, _Throttle] = {}
+        self._answered: set[Place] = set()
+        self._said: set[Place] = set()
+
+    def _account(self, account: policy.AwsAccount) -> Account:
+        own = replace(account, regions=tuple(dict.fromkeys(account.regions or self._settings.regions)))
+        opens = assuming(self._session, own, self._settings.endpoint, self._role_config)
+        clients = Clients(
+            endpoint=self._settings.endpoint, regions=own.regions, time=self._time, bounds=self._bounds,
+            session=lambda: self._prepared(self._light(opens()), own.id or ""),
+        )  # fmt: skip
+        return Account(own, clients, self._types, self._prices, self._clock, self._page_size)
+
+    def _light(self, session: "Session") -> "Session":
+        """With EC2 cut down to what we call, by one loader for all: a hundred accounts would else hold it a thousand times."""
+        core: Any = session._session
+        with self._loading:
+            if self._loader is None:
+                operations = frozenset(p.action.removeprefix("ec2:") for p in needed(*EVERYTHING) if p.action.startswith("ec2:"))
+                self._loader = TrimmedLoader(core.get_component("data_loader"), operations)
+        core.register_component("data_loader", self._loader)
+        return session
+
+    def _role_config(self) -> Any:
+        from botocore.config import Config
+
+        return Config(
+            retries={"mode": "adaptive", "total_max_attempts": self._bounds.read_attempts}, connect_timeout=self._bounds.connect_s,
+            read_timeout=self._bounds.read_s, user_agent_extra="idle-reaper",
+        )  # fmt: skip
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
     def list(self) -> tuple[Listed, ...]:
-        """Every region, in parallel. Raises Denied or Unreachable when the account or its regions cannot be asked for."""
-        account = self._own_account()
-        regions = self._regions()
-        futures = {region: self._begin(region, account) for region in regions}
-        wait([future for future in futures.values() if future is not None], timeout=self._list_within)
-        return tuple(self._outcome(Place(self.name, account, region), futures[region]) for region in regions)
+        """Every region of every account. Raises Denied or Unreachable where there is one account, and it or its regions are not known."""
+        began = time.monotonic()
+        plans = self._fanout.ask({(str(n), ""): partial(self._plan, account) for n, account in enumerate(self.accounts)}, self._list_within)
+        found: list[Listed] = []
+        questions: dict[tuple[str, str], Callable[[], tuple[Instance, ...]]] = {}
+        places: dict[tuple[str, str], Place] = {}
+        for n, account in enumerate(self.accounts):
+            regions = self._planned(account, plans[(str(n), "")])
+            if isinstance(regions, CloudError):
+                if account.known_id is None or (len(self.accounts) == 1 and not account.known_regions):
+                    raise regions
+                found += [Listed(place, failed=_told(place, regions)) for place in self._places_of(account)]
+                continue
+            for region, why in regions.off.items():
+                found.append(self._left_out(Place(self.name, account.own(), region), why))
+            for region in regions.listed:
+                place = Place(self.name, account.own(), region)
+                waiting = self._waiting(place)
+                if waiting is not None:
+                    found.append(waiting)
+                    continue
+                places[(str(n), region)] = place
+                questions[(str(n), region)] = partial(account.list_region, region)
+        answers = self._fanout.ask(questions, max(self._list_within - (time.monotonic() - began), 0.0))
+        listed = {places[key]: self._outcome(places[key], future) for key, future in answers.items()}
+        self._learn_prices(listed.values())
+        self._leave_out(listed, {places[key]: (self.accounts[int(key[0])], answers[key]) for key in answers})
+        return tuple(sorted((*found, *listed.values()), key=lambda one: (one.place.account, _order(self._settings, one.place))))
 
     def get(self, resource: ResourceId) -> Instance:
         """A terminated machine is still read while EC2 remembers it (about an hour)."""
-        self._require_ours(resource)
-        doing = f"read {resource}"
-        client = self._reads(resource.place)
-        answer = self._call(doing, lambda: client.describe_instances(InstanceIds=[resource.native], **_unhidden(client)))
-        raws = [raw for raw in _flatten([answer], resource.account) if raw.get("InstanceId") == resource.native]
-        if not raws:
-            raise NotFound(f"{doing}: EC2's answer does not hold it; it is gone, or the id is wrong")
-        self._learn_types(resource.place, raws)
-        return parse_instance(raws[0], account=resource.account, region=resource.place, types=self._types)
+        return self._of(resource).get(resource)
 
     def protections(self, resource: ResourceId) -> Protections:
-        doing = f"read stop protection of {resource}"
         try:
-            self._require_ours(resource)
-            client = self._reads(resource.place)
-            answer = self._call(doing, lambda: client.describe_instance_attribute(InstanceId=resource.native, Attribute="disableApiStop"))
+            account = self._of(resource)
         except CloudError as error:
-            return Protections(stop_protected=None, because=str(error))
-        value = answer.get("DisableApiStop", {}).get("Value")
-        if value is None:
-            return Protections(stop_protected=None, because=f"{doing}: EC2's answer does not say")
-        return Protections(stop_protected=bool(value), because="disableApiStop is set" if value else None)
+            return Protections(because=str(error))
+        return account.nominated.read(resource)
 
     def skew(self, now: datetime) -> timedelta | None:
         """To a second, which is the header's grain."""
-        cloud_time = self._clients.cloud_time()
+        cloud_time = self._time.now()
         return None if cloud_time is None else now - cloud_time
 
     # --- verbs --------------------------------------------------------------------------------------------------------
 
     def stop(self, resource: ResourceId) -> None:
-        """A plain stop: no force, no hibernation. One machine a call, so that no other id can fail it."""
-        self._require_ours(resource)
-        client = self._call(f"connect to {resource.place}", lambda: self._clients.verbs(resource.place))
-        answer = self._call(f"stop {resource}", lambda: client.stop_instances(InstanceIds=[resource.native]), verb=True)
-        _require_named(answer.get("StoppingInstances", ()), resource, "stop")
+        acts.stop(self._of(resource), resource)
+
+    def hibernate(self, resource: ResourceId) -> None:
+        acts.hibernate(self._of(resource), resource)
 
     def start(self, resource: ResourceId) -> None:
-        self._require_ours(resource)
-        client = self._call(f"connect to {resource.place}", lambda: self._clients.verbs(resource.place))
-        answer = self._call(f"start {resource}", lambda: client.start_instances(InstanceIds=[resource.native]), verb=True)
-        _require_named(answer.get("StartingInstances", ()), resource, "start")
+        acts.start(self._of(resource), resource)
 
-    # --- account and regions ------------------------------------------------------------------------------------------
+    def terminate(self, resource: ResourceId) -> None:
+        acts.terminate(self._of(resource), resource)
 
-    def _own_account(self) -> str:
-        """Asked once, then kept. Raises Denied where it is not the one the settings name."""
-        if self._account is None:
-            account = self._call("ask AWS whose credentials these are", self._clients.caller_account)
-            if self._settings.account is not None and account != self._settings.account:
-                raise Denied(
-                    f"the credentials belong to AWS account {account}, and the configuration names {self._settings.account}; "
-                    "run with credentials of that account, or correct clouds.aws.accounts"
-                )
-            self._account = account
-        return self._account
+    def snapshot(self, resource: ResourceId, volume: str, tags: Mapping[str, str]) -> str:
+        return acts.snapshot(self._of(resource), resource, volume, tags)
 
-    def _regions(self) -> tuple[str, ...]:
-        """The settings' own, else those switched on. A failed question falls back on its last answer, if there was one."""
-        if self._settings.regions:
-            return tuple(dict.fromkeys(self._settings.regions))
-        now = self._clock.monotonic()
-        if self._asked_regions is not None and now - self._asked_regions[0] < REGIONS_FOR.total_seconds():
-            return self._asked_regions[1]
-        try:
-            answer = self._call("ask AWS for the account's regions", lambda: self._clients.reads(self._clients.home).describe_regions(AllRegions=True))
-        except CloudError as error:
-            if self._asked_regions is None:
-                raise
-            _LOG.warning("regions not readable", because=str(error), using=len(self._asked_regions[1]))
-            return self._asked_regions[1]
-        # anything but a plain "not opted in" is listed: a word we do not know must not hide a region
-        found = sorted(r["RegionName"] for r in answer["Regions"] if r.get("OptInStatus") != "not-opted-in")
-        self._asked_regions = (now, tuple(found))
-        return self._asked_regions[1]
+    def snapshots(self, resource: ResourceId, key: str) -> tuple[Snapshot, ...]:
+        return acts.snapshots(self._of(resource), resource, key)
 
-    def _require_ours(self, resource: ResourceId) -> None:
-        """Raises NotFound for what these credentials and settings do not cover: an id may come from anywhere."""
-        if resource.cloud != self.name or resource.kind != "instance" or not _REGION.match(resource.place):
-            raise NotFound(f"{resource} is not an EC2 instance; write it as aws:123456789012:eu-west-1:instance:i-0abc")
-        account = self._own_account()
-        if resource.account != account:
-            raise NotFound(f"{resource} is in another account than these credentials ({account})")
-        if resource.place not in self._regions():
-            raise NotFound(f"{resource} is in a region that is not listed; add it to clouds.aws.regions")
+    def tag(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
+        acts.tag(self._of(resource), resource, tags)
+
+    # --- which account ------------------------------------------------------------------------------------------------
+
+    def _of(self, resource: ResourceId) -> Account:
+        """Raises NotFound for an account that is not among ours."""
+        for account in self.accounts:
+            if account.known_id in (resource.account, None):
+                return account
+        known = ", ".join(str(account.known_id) for account in self.accounts)
+        raise NotFound(f"{resource} is in an account that is not watched ({known}); add it to clouds.aws.accounts")
 
     # --- listing ------------------------------------------------------------------------------------------------------
 
-    def _begin(self, region: str, account: str) -> "Future[tuple[Instance, ...]] | None":
-        """None: the last listing's question is still out, and a second one would only queue up behind it."""
-        before = self._under_way.get(region)
-        if before is not None and not before.done():
-            return None
-        future: Future[tuple[Instance, ...]] = Future()
-        self._under_way[region] = future
+    @staticmethod
+    def _plan(account: Account) -> Regions:
+        account.own()
+        return account.regions()
 
-        def work() -> None:
-            with self._slots:
-                try:
-                    future.set_result(self._list_region(region, account))
-                except Exception as error:  # noqa: BLE001 - becomes the place's reason in _outcome
-                    future.set_exception(error)
+    def _planned(self, account: Account, future: "Future[Regions] | None") -> Regions | CloudError:
+        if future is None or not future.done():
+            return CloudError(f"AWS account {account.known_id}: no answer within {self._list_within:g} s; check the network")
+        error = future.exception()
+        if error is None:
+            return future.result()
+        if isinstance(error, CloudError):
+            return error
+        _LOG.error("account not understood", account=account.known_id, error=f"{type(error).__name__}: {error}")
+        return CloudError(f"AWS account {account.known_id}: its answer is not understood: {error}")
 
-        # daemons: a region that hangs must not keep the process from ending
-        threading.Thread(target=work, name=f"aws-list-{region}", daemon=True).start()
-        return future
+    def _places_of(self, account: Account) -> tuple[Place, ...]:
+        """Where an account that cannot be asked is held; one place without a name where its regions were never known."""
+        return tuple(Place(self.name, str(account.known_id), region) for region in account.known_regions or ("?",))
 
     def _outcome(self, place: Place, future: "Future[tuple[Instance, ...]] | None") -> Listed:
         if future is None or not future.done():
             return Listed(place, failed=f"{place}: no complete answer within {self._list_within:g} s; check the network, or leave the region out")
         error = future.exception()
         if error is None:
+            self._answered.add(place)
+            self._throttled.pop(place, None)
             return Listed(place, instances=future.result())
+        if isinstance(error, Throttled):
+            before = self._throttled.get(place)
+            wait = min(before.wait * 2, SLOWEST) if before is not None else SLOWER
+            # a little less than whole minutes, so that a cycle a minute later is not just too early
+            self._throttled[place] = _Throttle(self._clock.monotonic() + wait.total_seconds() - 10, wait)
         if not isinstance(error, CloudError):
             _LOG.error("listing not understood", place=str(place), error=f"{type(error).__name__}: {error}")
             return Listed(place, failed=f"{place}: the listing is not understood: {error}")
-        return Listed(place, failed=str(error) if str(place) in str(error) else f"{place}: {error}")
+        return Listed(place, failed=_told(place, error))
 
-    def _list_region(self, region: str, account: str) -> tuple[Instance, ...]:
-        """All or nothing: a page that fails fails the region. Without filters; those that are gone are dropped here."""
-        doing = f"list instances in aws:{account}:{region}"
-        client = self._reads(region)
-        pages: Iterable[Any] = client.get_paginator("describe_instances").paginate(
-            PaginationConfig={"PageSize": self._page_size}, **_unhidden(client)
-        )
-        answers = self._call(doing, partial(list, pages))
-        raws = _flatten(answers, account)
-        self._learn_types(region, raws)
-        # a machine that moves between pages while they are read comes twice: the later page is the newer
-        found = {i.id: i for i in (parse_instance(raw, account=account, region=region, types=self._types) for raw in raws)}
-        return tuple(i for i in found.values() if i.state is not InstanceState.TERMINATED)
+    def _learn_prices(self, listed: Iterable[Listed]) -> None:
+        """In a thread of its own, after the listing; what it learns is told from the next listing on."""
+        wanted = {(i.id.place, i.type) for one in listed for i in one.instances if i.gpus != 0}
+        self._fanout.ask({("", "prices"): lambda: self._prices.learn(self.accounts[0], wanted)}, 0.0)
 
-    def _learn_types(self, region: str, raws: Sequence[Mapping[str, Any]]) -> None:
+    def _waiting(self, place: Place) -> Listed | None:
+        """Left alone for now, because it throttled us: asking on would only make it worse for everybody in the account."""
+        throttle = self._throttled.get(place)
+        left = throttle.until_s - self._clock.monotonic() if throttle is not None else 0.0
+        return Listed(place, failed=f"{place}: it throttled us; asked again in {left:.0f} s") if left > 0 else None
+
+    def _leave_out(self, listed: dict[Place, Listed], asked: "dict[Place, tuple[Account, Future[tuple[Instance, ...]] | None]]") -> None:
         """
-        What the types bring, once each for the process's life. What cannot be read stays unknown and is asked again.
-
-        By filter, because one retired type in InstanceTypes would make EC2 refuse the whole question.
+        A region that is off, or that policy denies as a whole, is no failure. Denied as a whole: the same question is answered
+        in another region of the account, and never was in this one.
         """
-        wanted = sorted({str(raw["InstanceType"]) for raw in raws if raw.get("InstanceType")} - self._types.keys())
-        client = self._reads(region)
-        for at in range(0, len(wanted), _TYPES_A_CALL):
-            some = wanted[at : at + _TYPES_A_CALL]
-            pages: Iterable[Any] = client.get_paginator("describe_instance_types").paginate(
-                Filters=[{"Name": "instance-type", "Values": some}], PaginationConfig={"PageSize": 100}
-            )
-            try:
-                answers = self._call(f"read instance types in {region}", partial(list, pages))
-            except CloudError as error:
-                _LOG.warning("instance types not readable", region=region, types=some, because=str(error))
-                return
-            for raw in (raw for answer in answers for raw in answer.get("InstanceTypes", ())):
-                self._types[str(raw["InstanceType"])] = parse_type(raw)
+        fine = {place.account for place, one in listed.items() if one.failed is None}
+        for place, (account, future) in asked.items():
+            error = future.exception() if future is not None and future.done() else None
+            if not isinstance(error, CloudError) or place in self._answered:
+                continue
+            why: str | None = None
+            if error.code in OFF_OR_BAD_KEYS:
+                why = account.switched_off(place.name)
+            elif error.code in NOT_ALLOWED and place.account in fine:
+                why = "policy denies this region, and allows the same in others"
+            if why is not None:
+                listed[place] = self._left_out(place, why)
 
-    def _call(self, doing: str, ask: Callable[[], Any], *, verb: bool = False) -> Any:
-        """Raises CloudError and its kinds only."""
-        try:
-            return ask()
-        except Exception as error:  # whatever came up while a verb was out, the verb may have been carried out
-            ours = translate(error, doing, verb=verb)
-            if ours.code in STALE_CREDENTIALS:
-                self._clients.forget()
-            raise ours from error
-
-    def _reads(self, region: str) -> "EC2Client":
-        client: EC2Client = self._call(f"connect to {region}", lambda: self._clients.reads(region))
-        return client
+    def _left_out(self, place: Place, why: str) -> Listed:
+        if place not in self._said:
+            self._said.add(place)
+            _LOG.warning("region left out", place=str(place), because=why)
+        return Listed(place, skipped=f"{place}: {why}")
 
 
-def _unhidden(client: Any) -> dict[str, Any]:
-    """An account may hide machines that AWS services operate; they bill all the same. Older SDKs do not know the word."""
-    known = client.meta.service_model.operation_model("DescribeInstances").input_shape.members
-    return {"IncludeManagedResources": True} if "IncludeManagedResources" in known else {}
+def _told(place: Place, error: CloudError) -> str:
+    return str(error) if str(place) in str(error) else f"{place}: {error}"
 
 
-def _flatten(answers: Iterable[Mapping[str, Any]], account: str) -> list[Mapping[str, Any]]:
-    raws: list[Mapping[str, Any]] = []
-    for reservation in (r for answer in answers for r in answer.get("Reservations", ())):
-        owner = reservation.get("OwnerId")
-        if owner is not None and owner != account:
-            # the credentials were swapped under us: ids made from the remembered account would be wrong
-            raise Denied(f"EC2 answers for AWS account {owner} instead of {account}; restart with credentials of one account")
-        raws.extend(reservation.get("Instances", ()))
-    return raws
-
-
-def _require_named(changes: Iterable[Mapping[str, Any]], resource: ResourceId, verb: str) -> None:
-    if not any(change.get("InstanceId") == resource.native for change in changes):
-        raise AnswerLost(f"{verb} {resource}: EC2's answer does not name it; read it before anything else")
+def _order(settings: policy.AwsCloud, place: Place) -> tuple[int, str]:
+    """As the operator wrote the regions, then by name."""
+    written = settings.regions.index(place.name) if place.name in settings.regions else len(settings.regions)
+    return written, place.name

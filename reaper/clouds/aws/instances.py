@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from reaper.clouds.aws.owners import owner_by_tags
+from reaper.clouds.aws.answers import bounced
+from reaper.clouds.aws.owners import Owner, owner_by_tags
 from reaper.model.kinds.instance import Instance, InstanceState, Lifecycle
 from reaper.model.resource import ResourceId
 
@@ -19,6 +20,7 @@ _STATES = {
     "terminated": InstanceState.TERMINATED,
 }
 _LIFECYCLES = {None: Lifecycle.ON_DEMAND, "spot": Lifecycle.SPOT, "capacity-block": Lifecycle.CAPACITY_BLOCK}
+_SPOT_TYPES = {"one-time": Lifecycle.SPOT_ONE_TIME, "persistent": Lifecycle.SPOT_PERSISTENT}
 _MOMENT = re.compile(r"\((\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}) (?:GMT|UTC)\)")
 
 
@@ -67,9 +69,14 @@ def _devices(gpu: Mapping[str, Any]) -> int | None:
     return max(counts, default=None) or None  # a GPU of which there is none is not an answer
 
 
-def parse_instance(raw: Mapping[str, Any], *, account: str, region: str, types: Mapping[str, TypeFacts]) -> Instance:
+def parse_instance(
+    raw: Mapping[str, Any], *, account: str, region: str, types: Mapping[str, TypeFacts], spot_types: Mapping[str, str] | None = None,
+    hourly_usd: float | None = None, given: dict[str, str] | None = None,
+) -> Instance:  # fmt: skip
     """
     One entry of DescribeInstances. Whatever is missing is None, a word we do not know is UNKNOWN or OTHER.
+
+    ``spot_types``: "one-time" or "persistent" by spot request, which the entry itself does not tell.
 
     Raises ValueError without an instance id: a listing with a nameless machine in it is not complete.
     """
@@ -80,6 +87,8 @@ def parse_instance(raw: Mapping[str, Any], *, account: str, region: str, types: 
     facts = types.get(type_name, NOTHING_KNOWN)
     tags = {str(tag["Key"]): str(tag.get("Value") or "") for tag in raw.get("Tags") or () if "Key" in tag}
     placement = raw.get("Placement") or {}
+    owner = owner_by_tags(tags) or _operator(raw.get("Operator"))
+    address, kept = _address(raw)
     return Instance(
         id=ResourceId(cloud="aws", account=account, place=region, kind="instance", native=str(native)),
         type=type_name,
@@ -91,21 +100,68 @@ def parse_instance(raw: Mapping[str, Any], *, account: str, region: str, types: 
         state_reason=(raw.get("StateReason") or {}).get("Code") or None,
         gpus=facts.gpus,
         gpu_model=facts.gpu_model,
-        lifecycle=_LIFECYCLES.get(raw.get("InstanceLifecycle") or None, Lifecycle.OTHER),
+        lifecycle=_lifecycle(raw, spot_types or {}),
         local_store=True if raw.get("RootDeviceType") == "instance-store" else facts.local_store,
         local_disks=facts.local_disks,
-        managed_by=owner_by_tags(tags) or _operator(raw.get("Operator")),
+        managed_by=owner.name if owner is not None else None,
+        managed_instead=owner.instead if owner is not None else None,
         placement_group=placement.get("GroupName") or placement.get("GroupId") or None,
         volumes=_ids((m.get("Ebs") or {}).get("VolumeId") for m in raw.get("BlockDeviceMappings") or ()),
         interfaces=_ids(nic.get("NetworkInterfaceId") for nic in raw.get("NetworkInterfaces") or ()),
+        zone=placement.get("AvailabilityZone") or None,
+        root=raw.get("RootDeviceType") or None,
+        hibernation=(raw.get("HibernationOptions") or {}).get("Configured"),
+        tenancy=placement.get("Tenancy") or None,
+        host=placement.get("HostId") or None,
+        reservation=raw.get("CapacityReservationId") or None,
+        reserved_only=_reserved_only(raw.get("CapacityReservationSpecification")),
+        public_address=address,
+        address_kept=kept,
+        hourly_usd=hourly_usd if _at_list_price(raw) else None,
+        given=given,
+        fell_back=bounced((raw.get("StateReason") or {}).get("Code")) if (raw.get("State") or {}).get("Name") == "stopped" else None,
     )
 
 
-def _operator(raw: Mapping[str, Any] | None) -> str | None:
+def _lifecycle(raw: Mapping[str, Any], spot_types: Mapping[str, str]) -> Lifecycle:
+    word = _LIFECYCLES.get(raw.get("InstanceLifecycle") or None, Lifecycle.OTHER)
+    if word is not Lifecycle.SPOT:
+        # a spot request where the word for it is missing is still one
+        return Lifecycle.SPOT if word is Lifecycle.ON_DEMAND and raw.get("SpotInstanceRequestId") else word
+    return _SPOT_TYPES.get(spot_types.get(str(raw.get("SpotInstanceRequestId")), ""), Lifecycle.SPOT)
+
+
+def _at_list_price(raw: Mapping[str, Any]) -> bool:
+    """The price asked for is that of on-demand Linux on shared hardware; any other machine's is not known by it."""
+    shared = (raw.get("Placement") or {}).get("Tenancy") in (None, "default")
+    return not raw.get("InstanceLifecycle") and shared and raw.get("PlatformDetails") in (None, "Linux/UNIX")
+
+
+def _reserved_only(raw: Mapping[str, Any] | None) -> bool | None:
+    """Whether it may run in reserved capacity only: it asks for one reservation or group, or for nothing but reservations."""
+    if raw is None:
+        return None
+    return bool(raw.get("CapacityReservationTarget")) or raw.get("CapacityReservationPreference") == "capacity-reservations-only"
+
+
+def _address(raw: Mapping[str, Any]) -> tuple[str | None, bool | None]:
+    """
+    The public address and whether it stays through a stop: an Elastic IP is owned by an account, the others by "amazon".
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceNetworkInterfaceAssociation.html
+    """
+    address = raw.get("PublicIpAddress") or None
+    owners = {
+        (nic.get("Association") or {}).get("PublicIp"): (nic.get("Association") or {}).get("IpOwnerId") for nic in raw.get("NetworkInterfaces") or ()
+    }
+    owner = owners.get(address)
+    return address, None if address is None or owner is None else owner != "amazon"
+
+
+def _operator(raw: Mapping[str, Any] | None) -> Owner | None:
     """An AWS service that operates the machine in the account's name (EKS Auto Mode, ECS managed instances)."""
     if not raw or not (raw.get("Managed") or raw.get("Principal")):
         return None
-    return f"AWS service {raw.get('Principal') or 'that is not named'}"
+    return Owner(f"AWS service {raw.get('Principal') or 'that is not named'}", "change it in that service, which alone may")
 
 
 def _changed_at(reason: str | None) -> datetime | None:

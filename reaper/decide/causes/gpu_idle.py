@@ -9,7 +9,8 @@ from datetime import datetime
 
 from reaper.decide.facts import Facts
 from reaper.decide.findings import nominate, span_text
-from reaper.model.decision import Action, Finding
+from reaper.decide.wanted import wanted
+from reaper.model.decision import Finding
 from reaper.model.kinds.instance import InstanceState
 
 NAME = "gpu-idle"
@@ -18,7 +19,10 @@ NAME = "gpu-idle"
 def gpu_idle(facts: Facts, now: datetime) -> Finding | None:
     """Declines for a machine without GPUs, without a policy that stops, or without a verified window."""
     policy, quiet = facts.policy, facts.quiet
-    if policy is None or policy.action != "stop" or quiet is None or facts.instance.state is not InstanceState.RUNNING:
+    if policy is None or quiet is None or facts.instance.state is not InstanceState.RUNNING:
+        return None
+    action = wanted(policy, facts.instance)
+    if action is None:
         return None
     if not facts.gpus and not quiet.devices:
         return None
@@ -27,7 +31,7 @@ def gpu_idle(facts: Facts, now: datetime) -> Finding | None:
         return None
     return nominate(
         NAME,
-        Action.STOP,
+        action,
         because=f"every GPU at or below {policy.idle.gpu_at_most:.0%} and nothing held for {span_text(idle_for)}",
         value=span_text(idle_for),
         limit=span_text(policy.idle.idle_for),

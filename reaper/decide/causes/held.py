@@ -8,7 +8,8 @@ from datetime import datetime
 
 from reaper.decide.facts import Facts
 from reaper.decide.findings import nominate, span_text
-from reaper.model.decision import Action, Finding
+from reaper.decide.wanted import wanted
+from reaper.model.decision import Finding
 from reaper.model.kinds.instance import InstanceState
 
 NAME = "held"
@@ -17,7 +18,10 @@ NAME = "held"
 def held(facts: Facts, now: datetime) -> Finding | None:
     """Declines where `gpu-idle` already has its shorter term, and wherever that one declines for other reasons."""
     policy, quiet = facts.policy, facts.quiet
-    if policy is None or policy.action != "stop" or quiet is None or facts.instance.state is not InstanceState.RUNNING:
+    if policy is None or quiet is None or facts.instance.state is not InstanceState.RUNNING:
+        return None
+    action = wanted(policy, facts.instance)
+    if action is None:
         return None
     if not facts.gpus and not quiet.devices:
         return None
@@ -25,7 +29,7 @@ def held(facts: Facts, now: datetime) -> Finding | None:
         return None
     return nominate(
         NAME,
-        Action.STOP,
+        action,
         because=f"memory or a process held on the GPUs, and nothing run for {span_text(quiet.quiet_for)}",
         value=span_text(quiet.quiet_for),
         limit=span_text(policy.idle.held_for),

@@ -11,7 +11,8 @@ from datetime import datetime
 
 from reaper.decide.facts import Facts
 from reaper.decide.findings import nominate, span_text
-from reaper.model.decision import Action, Finding
+from reaper.decide.wanted import wanted
+from reaper.model.decision import Finding
 from reaper.model.kinds.instance import InstanceState
 from reaper.model.policy import JOB_ENDED
 
@@ -21,7 +22,10 @@ NAME = JOB_ENDED
 def job_ended(facts: Facts, now: datetime) -> Finding | None:
     """Up to the newest window: whether that is fresh and covers the term is the guard `blind`'s question."""
     policy, quiet = facts.policy, facts.quiet
-    if policy is None or policy.action != "stop" or policy.job_ended is None or quiet is None or facts.instance.state is not InstanceState.RUNNING:
+    if policy is None or policy.job_ended is None or quiet is None or facts.instance.state is not InstanceState.RUNNING:
+        return None
+    action = wanted(policy, facts.instance)
+    if action is None:
         return None
     if not facts.gpus and not quiet.devices:
         return None
@@ -30,7 +34,7 @@ def job_ended(facts: Facts, now: datetime) -> Finding | None:
         return None
     return nominate(
         NAME,
-        Action.STOP,
+        action,
         because=f"its job {end.job.id} ended {span_text(end.ended_for)} ago with its launcher, and nothing has run since",
         value=span_text(end.ended_for),
         limit=span_text(policy.job_ended.ended_for),

@@ -1,4 +1,7 @@
-"""Hold what is not plain on-demand: a one-time spot machine cannot be stopped, and stopping prepaid capacity saves nothing."""
+"""
+Hold what is not plain on-demand: a one-time spot machine cannot be stopped, only ended, and that is never the answer to a
+stop that was refused; a persistent one may not come back.
+"""
 
 from datetime import datetime
 
@@ -9,11 +12,21 @@ from reaper.model.kinds.instance import Lifecycle
 
 NAME = "spot"
 
+_WHY = {
+    Lifecycle.SPOT: "a stop may be refused, or lose it",
+    Lifecycle.SPOT_ONE_TIME: "it cannot be stopped, only ended",
+    Lifecycle.SPOT_PERSISTENT: "once stopped, it starts again only when there is spot capacity",
+    Lifecycle.CAPACITY_BLOCK: "it is paid for in advance, and a stop saves nothing",
+    Lifecycle.OTHER: "a stop may be refused, lose it, or save nothing",
+}
+
 
 def spot(facts: Facts, now: datetime) -> Finding | None:
     lifecycle = facts.instance.lifecycle
+    if facts.instance.root == "instance-store":
+        return hold(NAME, "its root disk is an instance store: it cannot be stopped, only ended", change="its owner ending it")
     if lifecycle is Lifecycle.ON_DEMAND:
         return None
     if lifecycle is None:
         return hold(NAME, "how it is paid for is not known", change="a listing that says so")
-    return hold(NAME, f"lifecycle {lifecycle}: a stop may be refused, lose it, or save nothing")
+    return hold(NAME, f"lifecycle {lifecycle}: {_WHY[lifecycle]}", change="an on-demand machine, or its owner ending it")

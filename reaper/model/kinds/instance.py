@@ -22,9 +22,20 @@ class InstanceState(StrEnum):
         return self in (InstanceState.PENDING, InstanceState.RUNNING, InstanceState.UNKNOWN)
 
 
+class Hindrance(StrEnum):
+    """What kept a machine from starting and may not the next time."""
+
+    CAPACITY = "capacity"
+    QUOTA = "quota"
+    KEY = "key"  # of an encrypted disk
+    CLOUD = "cloud"  # throttled, not reachable, or it failed by itself
+
+
 class Lifecycle(StrEnum):
     ON_DEMAND = "on-demand"
-    SPOT = "spot"
+    SPOT = "spot"  # of which kind is not known
+    SPOT_ONE_TIME = "one-time spot"
+    SPOT_PERSISTENT = "persistent spot"
     CAPACITY_BLOCK = "capacity-block"
     OTHER = "other"  # a word we do not know
 
@@ -38,6 +49,13 @@ class Instance:
     ``gpus``: by the instance type; 0 is a type known to have none. ``local_store``: whether the type brings
     disks that a stop wipes, ``local_disks`` how many. ``managed_by``: who would replace or fight us ("auto scaling group train-a").
     ``volumes``, ``interfaces``: native ids, sorted; for "nobody touched it since".
+
+    Where a cloud has no such thing, these are None as well. ``managed_instead``: what to do with its owner instead of a stop.
+    ``zone``: where in the region. ``root``: "ebs" or "instance-store". ``hibernation``: whether it was launched for it.
+    ``tenancy``: "default", "dedicated" or "host"; ``host``: the dedicated host it is on. ``reservation``: the capacity
+    reservation it runs in, which is paid for either way; ``reserved_only``: whether it can start nowhere else.
+    ``public_address``: the one it has, ``address_kept``: whether it keeps it through a stop. ``hourly_usd``: its list price,
+    None: not known. ``fell_back``: what a start that did not last met, by the state reason of a stopped machine. ``given``: what its account says of "owner", "project" and "environment" where no tag does.
     """
 
     id: ResourceId
@@ -57,6 +75,19 @@ class Instance:
     volumes: tuple[str, ...] = ()
     interfaces: tuple[str, ...] = ()
     local_disks: int | None = None
+    managed_instead: str | None = None
+    zone: str | None = None
+    root: str | None = None
+    hibernation: bool | None = None
+    tenancy: str | None = None
+    host: str | None = None
+    reservation: str | None = None
+    reserved_only: bool | None = None
+    public_address: str | None = None
+    address_kept: bool | None = None
+    hourly_usd: float | None = None
+    given: dict[str, str] | None = None
+    fell_back: Hindrance | None = None
 
     @property
     def title(self) -> str:
@@ -65,8 +96,31 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskKey:
+    """A key that a disk of the machine is encrypted with. ``state``: the cloud's word ("Enabled"); ``ours``: one that the account manages itself."""
+
+    id: str
+    state: str | None = None
+    ours: bool | None = None
+    because: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Protections:
-    """What costs a call of its own and is read for nominated machines only. None: could not be read, which protects."""
+    """
+    What costs a call of its own and is read for nominated machines only. None: could not be read, which protects.
+
+    ``termination_protected``: bars ending it, not stopping it. ``managed_by``, ``managed_instead``: an owner that the listing
+    did not tell; ``owner_unread``: why that could not be asked. ``keys``: of encrypted disks, which a start needs; None: not
+    read, for the reason in ``keys_because``. ``covered``: by what it is paid for either way, None: by nothing that is known.
+    """
 
     stop_protected: bool | None = None
     because: str | None = None
+    termination_protected: bool | None = None
+    managed_by: str | None = None
+    managed_instead: str | None = None
+    owner_unread: str | None = None
+    keys: tuple[DiskKey, ...] | None = None
+    keys_because: str | None = None
+    covered: str | None = None

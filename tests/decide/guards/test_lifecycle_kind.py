@@ -4,7 +4,7 @@ import pytest
 
 from reaper.decide.guards.lifecycle_kind import spot
 from reaper.model.kinds.instance import Lifecycle
-from tests.builders import facts, instance
+from tests.builders import facts, instance, policy
 from tests.decide.tables import check
 
 
@@ -19,3 +19,15 @@ def test_spot_prepaid_and_unheard_of_lifecycles_are_held(lifecycle):
 
 def test_a_lifecycle_that_is_not_known_is_held():
     check(spot, facts(instance=instance(lifecycle=None)), "not known")
+
+
+def test_a_one_time_spot_machine_is_told_apart():
+    check(spot, facts(instance=instance(lifecycle=Lifecycle.SPOT_ONE_TIME)), "cannot be stopped, only ended")
+    check(spot, facts(instance=instance(lifecycle=Lifecycle.SPOT_PERSISTENT)), "only when there is spot capacity")
+
+
+def test_a_root_disk_that_a_stop_would_end_is_held_whatever_the_policy_says_of_local_disks():
+    machine = instance(root="instance-store", local_store=True)
+
+    check(spot, facts(instance=machine, policies=(policy(local_nvme="discard"),)), "root disk is an instance store")
+    check(spot, facts(instance=instance(root="ebs")), None)

@@ -1,0 +1,237 @@
+"""
+The later steps of actions that have more than one: snapshot every disk of a machine that we stopped, verify, and only where
+that was asked for, end it.
+
+Each step reads what is there first, so it can be repeated after a crash: snapshots are found by the attempt in their tags.
+Before each call: mode, scope, kill switch, lease, and that nobody touched the machine; before ending it also every guard that
+says whose it is and what protects it. The attempt was debited once, when it began.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from reaper import log
+from reaper.decide.facts import Facts
+from reaper.decide.findings import span_text
+from reaper.decide.guards import claimed, eligible, owned, policies, protected, snoozed, stop_protected, termination
+from reaper.decide.planner import verb_missing
+from reaper.errors import AnswerLost, CloudError, Denied, NotFound, TooSoon, Unreachable
+from reaper.model.audit import AuditEntry, AuditKind
+from reaper.model.decision import Action
+from reaper.model.kinds.instance import Instance, InstanceState
+from reaper.model.kinds.snapshot import OWN_TAG_PREFIX, Snapshot, SnapshotState
+from reaper.model.plan import Attempt, Outcome
+from reaper.model.policy import Mode
+from reaper.ports import Brakes, Clock, Cloud, Lease, Store
+from reaper.service.gather import Gathering
+from reaper.service.settle import LATER_STEPS, Settler, read
+
+_log = log.get(__name__)
+
+WITHIN = timedelta(hours=24)
+"""A first snapshot of a large disk takes hours; one that takes longer than this is a person's business."""
+
+AT_ONCE = 4
+"""Snapshots begun in one cycle, over all machines: the cloud limits how many are on their way."""
+
+TRIES = 3
+"""Snapshots of one disk that may fail before the attempt does."""
+
+BEFORE_ENDING = (
+    eligible.ineligible, claimed.claimed_by_another, protected.protected, policies.two_policies, snoozed.snoozed, owned.managed_member,
+    stop_protected.stop_protected, termination.termination_protected,
+)  # fmt: skip
+"""Guards that hold for a stopped machine as well. The others ask what runs on it, and nothing does."""
+
+
+class NotNow(Exception):
+    """Why a step waits for a later cycle."""
+
+
+class Recipes:
+    def __init__(self, store: Store, clouds: Mapping[str, Cloud], clock: Clock, brakes: Brakes, settler: Settler) -> None:
+        self._store, self._clouds, self._clock, self._brakes, self._settler = store, clouds, clock, brakes, settler
+
+    def carry_on(self, gathering: Gathering, lease: Lease) -> tuple[Attempt, ...]:
+        """Each open attempt a step further. One that fails changes nothing for the others. The attempts that were looked at."""
+        found = []
+        left = AT_ONCE
+        for attempt in self._store.attempts(open_only=True):
+            if attempt.action not in LATER_STEPS:
+                continue
+            try:
+                attempt, begun = self._step(attempt, gathering, lease, left)
+                left -= begun
+            except NotNow as why:
+                _log.info("step waits", resource=str(attempt.resource), action=attempt.action.value, attempt=attempt.id, because=str(why))
+                attempt = self._give_up_late(attempt, str(why))
+            except CloudError as error:
+                _log.warning("step not carried out", resource=str(attempt.resource), attempt=attempt.id, because=str(error))
+                attempt = self._settler.refused(attempt, error) if isinstance(error, Denied) else self._give_up_late(attempt, str(error))
+            found.append(attempt)
+        return tuple(found)
+
+    def _step(self, attempt: Attempt, gathering: Gathering, lease: Lease, left: int) -> tuple[Attempt, int]:
+        """The attempt, and how many snapshots were begun."""
+        cloud = self._clouds.get(attempt.resource.cloud)
+        if cloud is None:
+            raise NotNow(f"no cloud {attempt.resource.cloud} is configured")
+        try:
+            fresh = read(cloud, attempt.resource)
+        except NotFound:
+            return self._ended(attempt, cloud, None), 0
+        gathering.replace_instance(fresh, self._clock.now())
+        if fresh.state in (InstanceState.TERMINATING, InstanceState.TERMINATED):
+            return self._ended(attempt, cloud, fresh), 0
+        if fresh.state is not InstanceState.STOPPED:
+            raise NotNow(f"the machine is {fresh.state}")
+        touched = _touched(attempt, fresh)
+        if touched is not None:
+            return self._settler.close(attempt, Outcome.FAILED, touched, fresh), 0
+        if not fresh.volumes:
+            return self._settler.close(attempt, Outcome.FAILED, "stopped, and it has no disk that could be snapshotted", fresh), 0
+        snapshots = cloud.snapshots(attempt.resource, attempt.id)
+        missing = [volume for volume in fresh.volumes if _newest(snapshots, volume) is None]
+        if missing:
+            return self._begin(attempt, cloud, gathering, lease, missing, snapshots, left)
+        verified = _verified(attempt, fresh, snapshots)
+        if verified is None:
+            raise NotNow("its snapshots are not complete yet")
+        if attempt.action is Action.STOP_AND_SNAPSHOT:
+            return self._settler.close(attempt, Outcome.DONE, f"stopped, and snapshotted: {_names(verified)}", fresh), 0
+        return self._end(attempt, cloud, gathering, lease, fresh, verified), 0
+
+    # --- snapshots ----------------------------------------------------------------------------------------------------
+
+    def _begin(
+        self, attempt: Attempt, cloud: Cloud, gathering: Gathering, lease: Lease, missing: Sequence[str], snapshots: Sequence[Snapshot], left: int
+    ) -> tuple[Attempt, int]:
+        begun = 0
+        for volume in missing:
+            if sum(one.volume == volume for one in snapshots) >= TRIES:
+                return self._settler.close(attempt, Outcome.FAILED, f"stopped, but snapshots of {volume} failed {TRIES} times", None), begun
+            if begun >= left:
+                break
+            self._permitted(attempt, gathering, lease)
+            self._record(attempt, AuditKind.INTENT, f"snapshot {volume}", {"volume": volume})
+            try:
+                id = cloud.snapshot(attempt.resource, volume, self._tags(attempt, volume))
+            except (TooSoon, AnswerLost, Unreachable) as error:
+                # read again in the next cycle, a minute from now: the cloud asks for a quarter of that
+                self._record(attempt, AuditKind.OUTCOME, f"snapshot {volume}: {error}", {"volume": volume})
+                raise NotNow(str(error)) from error
+            begun += 1
+            self._record(attempt, AuditKind.OUTCOME, f"snapshot {id} of {volume} begun", {"volume": volume, "snapshot": id})
+        return attempt, begun
+
+    def _tags(self, attempt: Attempt, volume: str) -> dict[str, str]:
+        """What a person needs to find and restore it."""
+        machine = attempt.before
+        return {
+            "Name": f"{machine.title} {volume} before {attempt.action}"[:256],
+            f"{OWN_TAG_PREFIX}attempt": attempt.id,
+            f"{OWN_TAG_PREFIX}machine": str(attempt.resource),
+            f"{OWN_TAG_PREFIX}disk": volume,
+            f"{OWN_TAG_PREFIX}taken-at": self._clock.now().isoformat(timespec="seconds"),
+            f"{OWN_TAG_PREFIX}because": attempt.because[:256],
+        }
+
+    # --- ending -------------------------------------------------------------------------------------------------------
+
+    def _end(self, attempt: Attempt, cloud: Cloud, gathering: Gathering, lease: Lease, fresh: Instance, verified: Sequence[Snapshot]) -> Attempt:
+        self._permitted(attempt, gathering, lease)
+        facts = gathering.facts(attempt.resource, self._clock.now(), cloud.protections(attempt.resource))
+        why = self._guarded(facts, self._clock.now())
+        if why is not None:
+            return self._settler.close(attempt, Outcome.FAILED, f"stopped and snapshotted, and not ended: {why}", fresh)
+        if facts.policy is None or facts.policy.name != attempt.policy or facts.policy.action != "terminate" or facts.policy.mode is not Mode.ENFORCE:
+            return self._settler.close(attempt, Outcome.FAILED, "stopped and snapshotted, and not ended: its policy does not say so any more", fresh)
+        self._record(attempt, AuditKind.INTENT, f"end it; its disks are kept as {_names(verified)}", {})
+        try:
+            cloud.terminate(attempt.resource)
+        except (AnswerLost, Unreachable) as error:
+            raise NotNow(str(error)) from error
+        except CloudError as error:
+            return self._settler.close(attempt, Outcome.FAILED, f"stopped and snapshotted, and not ended: {error}", fresh)
+        try:
+            return self._ended(attempt, cloud, read(cloud, attempt.resource))
+        except NotFound:
+            return self._ended(attempt, cloud, None)
+
+    @staticmethod
+    def _guarded(facts: Facts, now: datetime) -> str | None:
+        for guard in BEFORE_ENDING:
+            finding = guard(facts, now)
+            if finding is not None:
+                return finding.because
+        return None
+
+    def _ended(self, attempt: Attempt, cloud: Cloud, now_is: Instance | None) -> Attempt:
+        """Ours, if every disk it had when we stopped it has its verified snapshot; else somebody else's."""
+        if now_is is not None and now_is.state not in (InstanceState.TERMINATING, InstanceState.TERMINATED):
+            raise NotNow(f"the machine is still {now_is.state}")
+        verified = _verified(attempt, attempt.before, cloud.snapshots(attempt.resource, attempt.id))
+        if attempt.action is Action.TERMINATE and verified is not None:
+            return self._settler.close(attempt, Outcome.DONE, f"ended; its disks are kept as {_names(verified)}", now_is)
+        return self._settler.close(attempt, Outcome.FAILED, "the machine was ended by somebody else", now_is)
+
+    # --- before each call ---------------------------------------------------------------------------------------------
+
+    def _permitted(self, attempt: Attempt, gathering: Gathering, lease: Lease) -> None:
+        """Raises NotNow."""
+        configuration = gathering.configuration
+        if configuration.mode is not Mode.ENFORCE:
+            raise NotNow("mode is observe")
+        verb = verb_missing(attempt.action, configuration.scope)
+        if verb is not None:
+            raise NotNow(f"[scope] verbs do not name {verb}")
+        brake = self._brakes.engaged()
+        if brake is not None:
+            raise NotNow(brake)
+        if self._clock.now() >= lease.expires_at:
+            raise NotNow("our lease ran out")
+        fresh = gathering.instance(attempt.resource)
+        if fresh is None or not configuration.scope.what.matches(fresh):
+            raise NotNow("outside [scope]")
+
+    def _give_up_late(self, attempt: Attempt, why: str) -> Attempt:
+        age = self._clock.now() - attempt.intent_at
+        if age <= WITHIN:
+            return attempt
+        return self._settler.close(attempt, Outcome.FAILED, f"not done within {span_text(WITHIN)}: {why}", None)
+
+    def _record(self, attempt: Attempt, kind: AuditKind, because: str, evidence: dict[str, str]) -> None:
+        entry = AuditEntry(self._clock.now(), kind, attempt.actor, because, attempt.resource, attempt.action.value, attempt.id, evidence)
+        self._store.append_audit(entry)
+
+
+def _touched(attempt: Attempt, fresh: Instance) -> str | None:
+    """Why the machine is not the one that we stopped any more."""
+    if fresh.launched_at != attempt.before.launched_at:
+        return "it was started again by somebody else"
+    if fresh.volumes != attempt.before.volumes:
+        return "its disks were changed by somebody else"
+    return None
+
+
+def _newest(snapshots: Sequence[Snapshot], volume: str) -> Snapshot | None:
+    """Of those that have not failed."""
+    good = [one for one in snapshots if one.volume == volume and one.state is not SnapshotState.FAILED]
+    return good[-1] if good else None
+
+
+def _verified(attempt: Attempt, machine: Instance, snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...] | None:
+    """One complete snapshot of each disk, taken after our stop and tagged as ours; None: not all of them are there."""
+    found = []
+    for volume in machine.volumes:
+        one = _newest(snapshots, volume)
+        if one is None or one.state is not SnapshotState.COMPLETED or one.tags.get(f"{OWN_TAG_PREFIX}attempt") != attempt.id:
+            return None
+        if one.started_at is None or one.started_at < attempt.intent_at - timedelta(seconds=2):
+            return None
+        found.append(one)
+    return tuple(found) if found else None
+
+
+def _names(snapshots: Sequence[Snapshot]) -> str:
+    return ", ".join(f"{one.id} of {one.volume}" for one in snapshots)

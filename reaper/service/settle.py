@@ -1,0 +1,149 @@
+"""How an attempt ended: by reading the machine, never by believing the call. Nothing here takes anything away."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from reaper import log
+from reaper.errors import CloudError, KeyUnusable, NoCapacity, NotFound, QuotaReached, Throttled, Unreachable
+from reaper.model.audit import AuditEntry, AuditKind
+from reaper.model.decision import Action
+from reaper.model.kinds.instance import Hindrance, Instance, InstanceState
+from reaper.model.kinds.snapshot import OWN_TAG_PREFIX
+from reaper.model.plan import Attempt, Outcome
+from reaper.model.resource import ResourceId
+from reaper.ports import Clock, Cloud, Store
+from reaper.service.gather import Gathering
+
+_log = log.get(__name__)
+
+STUCK_AFTER = timedelta(minutes=20)
+"""A GPU machine takes minutes to stop; one that takes longer than this is a person's business."""
+
+HIBERNATING = timedelta(minutes=60)
+"""Writing hundreds of GiB of memory to a disk takes that long."""
+
+UNSEEN_AFTER = timedelta(minutes=2)
+"""After an intent whose call may never have left us, how long the machine must stay as it was to call it off."""
+
+STOPPED_BY, OWED_START = f"{OWN_TAG_PREFIX}stopped-by", f"{OWN_TAG_PREFIX}owed-start"
+"""Tags that mirror what we did and what we owe, so that a lost store is noticed and a person can tell."""
+
+LATER_STEPS = (Action.STOP_AND_SNAPSHOT, Action.TERMINATE)
+"""Actions that have only begun when the machine is stopped; `recipes` carries them on."""
+
+
+class Settler:
+    """Reads, closes and mirrors. ``clouds`` by name."""
+
+    def __init__(self, store: Store, clouds: Mapping[str, Cloud], clock: Clock) -> None:
+        self._store, self._clouds, self._clock = store, clouds, clock
+
+    def settle(self, attempt: Attempt, gathering: Gathering | None = None) -> Attempt:
+        """Read the machine and close the attempt if its end can be told; else it stays open and is asked again next cycle."""
+        cloud = self._clouds.get(attempt.resource.cloud)
+        if cloud is None:
+            return attempt
+        try:
+            now_is = read(cloud, attempt.resource)
+        except NotFound as error:
+            if attempt.action is Action.TERMINATE:
+                return attempt  # whether that was us is told by its snapshots, which `recipes` looks for
+            return self.close(attempt, Outcome.FAILED, f"the machine is gone: {error}", None)
+        except CloudError as error:
+            _log.warning("outcome not readable yet", resource=str(attempt.resource), attempt=attempt.id, because=str(error))
+            return attempt
+        if gathering is not None:
+            gathering.replace_instance(now_is, self._clock.now())
+        outcome, detail = end_of(attempt, now_is, self._clock.now())
+        return attempt if outcome is None else self.close(attempt, outcome, detail, now_is)
+
+    def settle_open(self, gathering: Gathering | None = None) -> tuple[Attempt, ...]:
+        """Close what a crash or a slow machine left open, by reading. Never calls a verb."""
+        return tuple(self.settle(attempt, gathering) for attempt in self._store.attempts(open_only=True))
+
+    def refused(self, attempt: Attempt, error: CloudError) -> Attempt:
+        """The cloud said no, and nothing changed."""
+        return self.close(attempt, Outcome.REFUSED, str(error), None, hindrance_of(error))
+
+    def close(self, attempt: Attempt, outcome: Outcome, detail: str, after: Instance | None, hindrance: Hindrance | None = None) -> Attempt:
+        now = self._clock.now()
+        if attempt.action is Action.START and after is not None and outcome is Outcome.FAILED:
+            hindrance = hindrance or after.fell_back or (Hindrance.CLOUD if after.state is InstanceState.STOPPED else None)
+        closed = replace(attempt, outcome=outcome, outcome_at=now, detail=detail, after=after, hindrance=hindrance)
+        took = f"{(now - attempt.intent_at).total_seconds():.1f} s"
+        entry = AuditEntry(
+            now, AuditKind.OUTCOME, attempt.actor, detail, attempt.resource, attempt.action.value, attempt.id, {"outcome": outcome.value, "took": took}
+        )
+        self._store.end_attempt(closed, entry)
+        _log.info("action finished", resource=str(attempt.resource), action=attempt.action.value, attempt=attempt.id, outcome=outcome.value, detail=detail)
+        if outcome is Outcome.DONE:
+            if attempt.action.stops:
+                self.mirror(attempt.resource, {STOPPED_BY: attempt.id})
+            elif attempt.action is Action.START:
+                self.mirror(attempt.resource, {STOPPED_BY: None, OWED_START: None})
+        return closed
+
+    def mirror(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
+        """Decoration: the store is the truth, and a tag that could not be written changes nothing."""
+        cloud = self._clouds.get(resource.cloud)
+        if cloud is None:
+            return
+        try:
+            cloud.tag(resource, tags)
+        except CloudError as error:
+            _log.warning("state tag not written", resource=str(resource), because=str(error))
+
+
+def read(cloud: Cloud, resource: ResourceId) -> Instance:
+    """A fresh read. Raises CloudError, also where the answer is about another machine."""
+    fresh = cloud.get(resource)
+    if fresh.id != resource:
+        raise CloudError(f"{resource}: the cloud answered about {fresh.id}; nothing is done on that")
+    return fresh
+
+
+def hindrance_of(error: CloudError) -> Hindrance | None:
+    """Why a start that was refused may not be the next time; None: asking again is no use."""
+    match error:
+        case NoCapacity():
+            return Hindrance.CAPACITY
+        case QuotaReached():
+            return Hindrance.QUOTA
+        case KeyUnusable():
+            return Hindrance.KEY
+        case Throttled() | Unreachable():
+            return Hindrance.CLOUD
+        case _:
+            return None
+
+
+def end_of(attempt: Attempt, now_is: Instance, now: datetime) -> tuple[Outcome | None, str]:
+    """How an attempt ended, by what the machine is now; None while that cannot be told yet, or while steps of it are left."""
+    age = now - attempt.intent_at
+    if attempt.action is Action.START:
+        wanted, going = InstanceState.RUNNING, (InstanceState.PENDING,)
+        if now_is.state is InstanceState.STOPPED and now_is.fell_back is not None and _since(now_is, attempt):
+            return Outcome.FAILED, f"it began to start and fell back to stopped: {now_is.state_reason}"
+    else:
+        wanted, going = InstanceState.STOPPED, (InstanceState.STOPPING,)
+    stuck = HIBERNATING if attempt.action is Action.HIBERNATE else STUCK_AFTER
+    if now_is.state is wanted:
+        if now_is.changed_at is not None and now_is.changed_at - attempt.intent_at > stuck:
+            # We were away: had our call arrived, it would have ended long before. An undo must not take this for ours.
+            return Outcome.FAILED, f"it is {wanted} only since {now_is.changed_at:%Y-%m-%d %H:%M %Z}, by somebody else"
+        if attempt.action in LATER_STEPS:
+            return None, ""
+        return Outcome.DONE, f"{wanted}, read back from the cloud"
+    if now_is.state in going:
+        return (Outcome.FAILED, f"still {now_is.state} after {age}") if age > stuck else (None, "")
+    if now_is.state in (InstanceState.TERMINATED, InstanceState.TERMINATING):
+        return (None, "") if attempt.action is Action.TERMINATE else (Outcome.FAILED, f"the machine is {now_is.state}, by somebody else")
+    if age > UNSEEN_AFTER:
+        return Outcome.FAILED, f"still {now_is.state}: the call did not take effect"
+    return None, ""
+
+
+def _since(now_is: Instance, attempt: Attempt) -> bool:
+    """Whether it changed since the attempt began, as far as the cloud tells, which is to a second."""
+    return now_is.changed_at is None or now_is.changed_at >= attempt.intent_at - timedelta(seconds=2)

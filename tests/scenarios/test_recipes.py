@@ -1,0 +1,256 @@
+"""Actions of several steps: hibernate or stop, snapshot every disk after the stop, and end a machine only on its verified copies."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from reaper.errors import AnswerLost, Denied, TooSoon
+from reaper.model.kinds.instance import InstanceState, Protections
+from reaper.model.kinds.snapshot import SnapshotState
+from reaper.model.plan import Outcome
+from reaper.model.policy import IdleTerms, Mode, Scope, Selector, Warn
+from tests.scenarios.world import World, configuration, policy
+
+DISKS = ("vol-a", "vol-b", "vol-c")
+VERBS = ("stop", "start", "snapshot", "terminate")
+
+
+def world_of(folder: Path, action: str, **terms: object) -> World:
+    """With terms as short as they go, so that a machine is stopped after a quarter of an hour."""
+    scope = Scope(Selector(tags={"team": ("ml",)}), VERBS, given=True)
+    idle = IdleTerms(timedelta(minutes=6), 0.05, timedelta(minutes=30))
+    return World(folder, configuration(policy(action=action, idle=idle, warn=Warn(timedelta(minutes=5)), **terms), scope=scope))
+
+
+def until_down(world: World, native: str = "i-a") -> None:
+    assert world.run(40, until=lambda: not world.state_of(native).counts) < 40
+
+
+def attempt(world: World):
+    (one,) = [a for a in world.store.attempts() if a.action.takes_away]
+    return one
+
+
+# --- hibernate ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("configured", "verb"), [(True, "hibernate"), (False, "stop"), (None, "stop")])
+def test_what_was_launched_for_it_hibernates_and_the_rest_is_stopped_by_policy(tmp_path: Path, configured: bool | None, verb: str) -> None:
+    world = world_of(tmp_path, "hibernate")
+    world.add("i-a", hibernation=configured)
+
+    until_down(world)
+    world.run(2)
+
+    assert [name for name, _ in world.cloud.verbs()] == [verb]
+    assert attempt(world).outcome is Outcome.DONE
+
+
+def test_a_policy_that_wants_nothing_else_holds_what_cannot_hibernate(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "hibernate", hibernate_else="hold")
+    world.add("i-a", hibernation=False)
+
+    world.run(22)
+
+    assert world.cloud.verbs() == []
+    assert world.why("i-a") == "it was not launched for hibernation"
+
+
+def test_hibernating_and_stopping_share_one_budget(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "hibernate")
+    world.config = replace(world.config, budgets=replace(world.config.budgets, stops=replace(world.config.budgets.stops, per_hour=1)))
+    world.add("i-a", hibernation=True)
+    world.add("i-b", hibernation=False)
+
+    world.run(22)
+
+    assert len(world.cloud.verbs()) == 1
+
+
+# --- stop and snapshot ----------------------------------------------------------------------------------------------------
+
+
+def test_every_disk_is_snapshotted_after_the_stop_and_the_attempt_is_done_when_all_are_complete(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "stop-and-snapshot")
+    world.cloud.snapshots_complete_after = 2
+    world.add("i-a", volumes=DISKS)
+    until_down(world)
+    open_first = attempt(world).outcome
+    world.run(6)
+
+    assert open_first is None
+    assert [name for name, _ in world.cloud.verbs()] == ["stop", "snapshot", "snapshot", "snapshot"]
+    assert sorted(one.volume for one in world.cloud.snapshots_made) == list(DISKS)
+    done = attempt(world)
+    assert done.outcome is Outcome.DONE
+    assert all(f"of {disk}" in (done.detail or "") for disk in DISKS)
+    tags = world.cloud.snapshots_made[0].tags
+    assert tags["idle-reaper:attempt"] == done.id
+    assert tags["idle-reaper:machine"] == str(done.resource)
+    assert tags["idle-reaper:disk"] == world.cloud.snapshots_made[0].volume
+
+
+def test_a_snapshot_that_fails_is_made_again_and_the_others_are_not(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "stop-and-snapshot")
+    world.cloud.snapshots_fail = {"vol-b"}
+    world.add("i-a", volumes=DISKS)
+
+    until_down(world)
+    world.run(5)
+
+    assert sorted(one.volume for one in world.cloud.snapshots_made) == ["vol-a", "vol-b", "vol-b", "vol-c"]
+    assert attempt(world).outcome is Outcome.DONE
+
+
+def test_a_lost_answer_and_a_crash_make_no_second_snapshot(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "stop-and-snapshot")
+    world.add("i-a", volumes=DISKS)
+    world.cloud.lose_answer("snapshot", AnswerLost("snapshot: read timed out"))
+
+    until_down(world)
+    world.restart()
+    world.run(5)
+
+    assert sorted(one.volume for one in world.cloud.snapshots_made) == list(DISKS)
+    assert attempt(world).outcome is Outcome.DONE
+
+
+def test_a_rate_limit_waits_for_a_later_cycle_and_no_call_is_made_twice_in_one(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "stop-and-snapshot")
+    world.add("i-a", volumes=("vol-a",))
+    world.cloud.fail("snapshot", TooSoon("snapshot: too soon", "SnapshotCreationPerVolumeRateExceeded"), times=2)
+
+    until_down(world)
+    world.run(5)
+
+    assert [name for name, _ in world.cloud.verbs()] == ["stop", "snapshot", "snapshot", "snapshot"]
+    assert attempt(world).outcome is Outcome.DONE
+
+
+def test_no_more_than_four_snapshots_are_begun_in_a_cycle(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "stop-and-snapshot")
+    world.add("i-a", volumes=tuple(f"vol-{n}" for n in range(6)))
+    until_down(world)
+    first = len(world.cloud.snapshots_made)
+    world.tick()
+
+    assert first <= 4
+    assert len(world.cloud.snapshots_made) <= first + 4
+    world.run(4)
+    assert attempt(world).outcome is Outcome.DONE
+
+
+def test_a_machine_that_somebody_started_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "stop-and-snapshot")
+    life = world.add("i-a", volumes=("vol-a",))
+    world.cloud.snapshots_complete_after = 99
+    until_down(world)
+    world.cloud.change(life.id, state=InstanceState.STOPPED, launched_at=world.clock.now())
+    world.run(2)
+
+    assert attempt(world).outcome is Outcome.FAILED
+    assert "started again by somebody else" in (attempt(world).detail or "")
+
+
+def test_without_the_permission_the_stop_stands_and_it_is_said(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "stop-and-snapshot")
+    world.add("i-a")
+    world.cloud.fail("snapshot", Denied("snapshot: UnauthorizedOperation", "UnauthorizedOperation"))
+
+    until_down(world)
+    world.run(2)
+
+    assert attempt(world).outcome is Outcome.REFUSED
+    assert world.stopped("i-a")
+
+
+@pytest.mark.parametrize("how", ["kill switch", "observe"])
+def test_the_kill_switch_and_observe_stop_the_later_steps_too(tmp_path: Path, how: str) -> None:
+    world = world_of(tmp_path, "stop-and-snapshot")
+    world.add("i-a")
+    world.cloud.reads_in_transition = 3  # still stopping when the first cycle is over
+    until_down(world)
+    if how == "observe":
+        world.config = replace(world.config, mode=Mode.OBSERVE)
+    else:
+        (tmp_path / "STOP").write_text("fire drill")
+    world.run(6)
+
+    assert world.stopped("i-a")
+    assert world.cloud.snapshots_made == []
+    assert attempt(world).outcome is None
+
+
+# --- terminate ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_machine_is_ended_only_after_all_its_disks_have_complete_snapshots(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "terminate")
+    world.cloud.snapshots_complete_after = 3
+    life = world.add("i-a", volumes=DISKS)
+    open_protections(world)
+    complete_at_the_end: list[bool] = []
+    world.cloud.before = lambda method, _: (
+        complete_at_the_end.append(all(s.state is SnapshotState.COMPLETED for s in world.cloud.snapshots_made)) if method == "terminate" else None
+    )
+
+    until_down(world)
+    world.run(8)
+
+    assert [name for name, _ in world.cloud.verbs()] == ["stop", *["snapshot"] * 3, "terminate"]
+    assert complete_at_the_end == [True]
+    assert world.cloud.machines[life.id].state is InstanceState.TERMINATED
+    assert attempt(world).outcome is Outcome.DONE
+    assert "snap-" in (attempt(world).detail or "")
+
+
+def open_protections(world: World, ending: bool | None = False) -> None:
+    world.cloud.protections = lambda resource: Protections(False, termination_protected=ending)  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("ending", [True, None])
+def test_termination_protection_holds_it_from_the_start(tmp_path: Path, ending: bool | None) -> None:
+    world = world_of(tmp_path, "terminate")
+    world.add("i-a")
+    open_protections(world, ending)
+
+    world.run(22)
+
+    assert world.cloud.verbs() == []
+    assert "termination protection" in world.why("i-a")
+
+
+@pytest.mark.parametrize("missing", ["snapshot", "terminate"])
+def test_without_its_verbs_nothing_begins(tmp_path: Path, missing: str) -> None:
+    world = world_of(tmp_path, "terminate")
+    world.config = replace(world.config, scope=replace(world.config.scope, verbs=tuple(v for v in VERBS if v != missing)))
+    world.add("i-a")
+    open_protections(world)
+
+    world.run(22)
+
+    assert world.cloud.verbs() == []
+
+
+def test_whoever_snoozes_it_after_the_stop_keeps_it(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "terminate")
+    world.cloud.snapshots_complete_after = 4
+    world.add("i-a")
+    open_protections(world)
+    until_down(world)
+    keep(world, "i-a")
+    world.run(8)
+
+    assert "terminate" not in [name for name, _ in world.cloud.verbs()]
+    assert attempt(world).outcome is Outcome.FAILED
+    assert "not ended" in (attempt(world).detail or "")
+
+
+def keep(world: World, native: str) -> None:
+    from reaper.model.audit import AuditEntry, AuditKind
+    from reaper.model.snooze import Snooze
+
+    now, id = world.clock.now(), world.lives[native].id
+    world.store.add_snooze(Snooze("s-1", id, now + timedelta(hours=9), "ada", "mine", now), AuditEntry(now, AuditKind.SNOOZED, "ada", "mine", id))
