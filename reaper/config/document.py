@@ -131,7 +131,7 @@ class AwsTable(Table):
     account: dict[_Account, AwsAccountTable] = Field(default_factory=dict)
     """What is different in single accounts."""
     price_list: Annotated[str, PlainValidator(values.choice("ask", "off")), WithJsonSchema({"enum": ["ask", "off"]})] | None = None
-    """Whether the Price List API is asked what types cost. Default "ask"; a refusal does no harm."""
+    """Whether AWS is asked what types cost and which are reserved. Default "ask"; a refusal does no harm."""
     price_file: Annotated[str, PlainValidator(pointers.absolute), WithJsonSchema({"type": "string", "pattern": "^/"})] | None = None
     """Where list prices are kept, {"eu-west-1": {"g5.xlarge": 1.123}}; used where AWS may not be asked. [prices] come first."""
     endpoint: Annotated[str, PlainValidator(pointers.endpoint), WithJsonSchema({**TEXT, "format": "uri"})] | None = None

@@ -116,7 +116,7 @@ def test_what_cannot_be_read_of_keys_says_why_and_spoils_nothing_else(make_cloud
 def test_a_reserved_type_is_told_and_asked_for_once(make_cloud: Make, moto: MotoEc2, faults: Faults) -> None:
     item = "<item><reservedInstancesId>r</reservedInstancesId><instanceType>g5.xlarge</instanceType><instanceCount>2</instanceCount><state>active</state></item>"
     faults.on("DescribeReservedInstances", replies(f"<R><reservedInstancesSet>{item}</reservedInstancesSet></R>"))
-    cloud = make_cloud("us-east-1")
+    cloud = make_cloud("us-east-1", price_list=True)
     resource, other = rid(moto.launch()), rid(moto.launch(type="p3.2xlarge"))
 
     covered, not_covered = cloud.protections(resource).covered, cloud.protections(other).covered

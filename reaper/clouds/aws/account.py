@@ -61,7 +61,7 @@ class Account:
         self._type_of: dict[str, str] = {}
         self._clock = clock
         self._page_size = page_size
-        self.nominated = Nominated(self, clock)
+        self.nominated = Nominated(self, clock, commitments=prices.asks)
         self._id: str | None = None
         self._asked_regions: tuple[float, Regions] | None = None
 

@@ -35,10 +35,11 @@ KEPT_S = 600
 
 
 class Nominated:
-    """Of one account. Thread-safe. Calls a machine: two for protections, one for disks, one for groups, one an ECS cluster."""
+    """Of one account. Thread-safe. ``commitments``: whether AWS may be asked what is paid for either way. Calls a machine: two for protections, one for disks, one for groups, one an ECS cluster."""
 
-    def __init__(self, account: "Account", clock: Clock) -> None:
+    def __init__(self, account: "Account", clock: Clock, *, commitments: bool) -> None:
         self._account = account
+        self._commitments = commitments
         self._clock = clock
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, ...], tuple[float, Any]] = {}
@@ -128,6 +129,8 @@ class Nominated:
         Which commitment pays for machines of its type in the region, where that can be read. For telling only: of two machines
         and one commitment, whichever runs is covered.
         """
+        if not self._commitments:
+            return None
         try:
             # through the client that does not retry: nothing hangs on it
             client = self._account.verbs(resource.place)

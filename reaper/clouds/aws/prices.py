@@ -51,6 +51,11 @@ class Prices:
         self._not_before: dict[tuple[str, str], float] = {}
         self._refused_until = 0.0
 
+    @property
+    def asks(self) -> bool:
+        """Whether AWS may be asked about money at all."""
+        return self._ask
+
     def of(self, region: str, type_: str) -> float | None:
         """None: not known."""
         return self._known.get((region, type_))
