@@ -55,7 +55,8 @@ class Call:
 class Fault:
     """
     What the next ``times`` calls of ``method`` (in ``project``, for ``zone``, where those are given) meet instead: an
-    answer with ``status``, or with none a connection that just ends. ``after``: what was asked is carried out first.
+    answer with ``status``, or with none a connection that just ends. ``after``: what was asked is carried out first; ``skip``:
+    so many of them pass before it begins.
     """
 
     method: str
@@ -67,6 +68,7 @@ class Fault:
     zone: str | None = None
     after: bool = False
     delay_s: float = 0.0
+    skip: int = 0
 
 
 @dataclass
@@ -146,6 +148,9 @@ class ComputeServer:
         for fault in self.faults:
             fits = fault.project in (None, parts["project"]) and fault.zone in (None, parts.get("zone"))
             if fault.method == method and fault.times > 0 and fits:
+                if fault.skip > 0:
+                    fault.skip -= 1
+                    continue
                 fault.times -= 1
                 return fault
         return None

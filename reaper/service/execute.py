@@ -386,7 +386,8 @@ def _end_of(attempt: Attempt, now_is: Instance, now: datetime) -> tuple[Outcome 
     if now_is.state in (InstanceState.TERMINATED, InstanceState.TERMINATING):
         return Outcome.FAILED, f"the machine is {now_is.state}, by somebody else"
     if age > UNSEEN_AFTER:
-        return Outcome.FAILED, f"still {now_is.state}: the call did not take effect"
+        told = now_is.state_reason if now_is.state_reason != attempt.before.state_reason else None  # a stock-out that came late, say
+        return Outcome.FAILED, f"still {now_is.state}: the call did not take effect" + (f" ({told})" if told else "")
     return None, ""
 
 

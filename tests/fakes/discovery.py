@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
+from urllib.parse import unquote
 
 from jsonschema import Draft7Validator
 
@@ -30,7 +31,7 @@ class Discovery:
 
     def __init__(self) -> None:
         self._document = _document()
-        self._definitions = _definitions()
+        self._definitions = definitions()
         self._methods = _methods()
         self._validators: dict[str, Draft7Validator] = {}
         self.seen: set[str] = set()
@@ -40,7 +41,7 @@ class Discovery:
         if known is None:
             raise Breach(f"{method} is not a method of Compute Engine v1")
         pattern = re.compile("/" + self._document["servicePath"] + re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(known["flatPath"])))
-        found = pattern.fullmatch(path)
+        found = pattern.fullmatch(unquote(path))
         if known["httpMethod"] != verb or found is None:
             raise Breach(f"{method} is {known['httpMethod']} {known['flatPath']} and not {verb} {path}")
         parameters: Json = known.get("parameters", {})
@@ -93,7 +94,7 @@ def _document() -> Json:
 
 
 @cache
-def _definitions() -> Json:
+def definitions() -> Json:
     return {name: _converted(schema) for name, schema in _document()["schemas"].items()}
 
 

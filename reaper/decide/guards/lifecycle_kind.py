@@ -1,4 +1,9 @@
-"""Hold what is not plain on-demand: a one-time spot machine cannot be stopped, and stopping prepaid capacity saves nothing."""
+"""
+Hold what is not plain on-demand: a one-time spot machine cannot be stopped, and stopping prepaid capacity saves nothing.
+
+A spot machine of which the cloud says that it may be stopped and keeps its disks is none of that: it can be ended by the
+cloud at any time anyway.
+"""
 
 from datetime import datetime
 
@@ -13,6 +18,8 @@ NAME = "spot"
 def spot(facts: Facts, now: datetime) -> Finding | None:
     lifecycle = facts.instance.lifecycle
     if lifecycle is Lifecycle.ON_DEMAND:
+        return None
+    if lifecycle is Lifecycle.SPOT and facts.instance.spot_stops:
         return None
     if lifecycle is None:
         return hold(NAME, "how it is paid for is not known", change="a listing that says so")

@@ -12,6 +12,8 @@ class InstanceState(StrEnum):
     RUNNING = "running"
     STOPPING = "stopping"
     STOPPED = "stopped"
+    SUSPENDING = "suspending"
+    SUSPENDED = "suspended"  # memory kept: neither running nor stopped, and no start of ours
     TERMINATING = "terminating"
     TERMINATED = "terminated"
     UNKNOWN = "unknown"  # a word we do not know: nothing may be done about it
@@ -26,6 +28,8 @@ class Lifecycle(StrEnum):
     ON_DEMAND = "on-demand"
     SPOT = "spot"
     CAPACITY_BLOCK = "capacity-block"
+    RESERVED = "reserved"  # on a reservation that is paid for either way
+    DEDICATED = "dedicated"  # on a host that is paid for whole
     OTHER = "other"  # a word we do not know
 
 
@@ -37,7 +41,8 @@ class Instance:
     ``launched_at``: EC2 resets it at every start. ``changed_at``: the last state change, where the cloud tells.
     ``gpus``: by the instance type; 0 is a type known to have none. ``local_store``: whether the type brings
     disks that a stop wipes, ``local_disks`` how many. ``managed_by``: who would replace or fight us ("auto scaling group train-a").
-    ``volumes``, ``interfaces``: native ids, sorted; for "nobody touched it since".
+    ``volumes``, ``interfaces``: native ids, sorted; for "nobody touched it since". ``spot_stops``: whether a spot machine may
+    be stopped and keeps its disks (Google's may, EC2's one-time ones may not).
     """
 
     id: ResourceId
@@ -57,6 +62,7 @@ class Instance:
     volumes: tuple[str, ...] = ()
     interfaces: tuple[str, ...] = ()
     local_disks: int | None = None
+    spot_stops: bool | None = None
 
     @property
     def title(self) -> str:

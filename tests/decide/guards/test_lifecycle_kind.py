@@ -19,3 +19,17 @@ def test_spot_prepaid_and_unheard_of_lifecycles_are_held(lifecycle):
 
 def test_a_lifecycle_that_is_not_known_is_held():
     check(spot, facts(instance=instance(lifecycle=None)), "not known")
+
+
+def test_a_spot_machine_that_keeps_its_disks_when_stopped_passes():
+    check(spot, facts(instance=instance(lifecycle=Lifecycle.SPOT, spot_stops=True)), None)
+
+
+@pytest.mark.parametrize("stops", [None, False])
+def test_a_spot_machine_that_does_not_or_may_not_is_held(stops):
+    check(spot, facts(instance=instance(lifecycle=Lifecycle.SPOT, spot_stops=stops)), "lifecycle spot")
+
+
+@pytest.mark.parametrize("lifecycle", [kind for kind in Lifecycle if kind not in (Lifecycle.ON_DEMAND, Lifecycle.SPOT)], ids=str)
+def test_what_is_said_of_spot_machines_lets_no_other_go(lifecycle):
+    check(spot, facts(instance=instance(lifecycle=lifecycle, spot_stops=True)), f"lifecycle {lifecycle}")
