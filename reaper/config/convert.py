@@ -31,6 +31,7 @@ from reaper.model.policy import (
     Claim,
     Configuration,
     CountBudget,
+    GcpCloud,
     IdleTerms,
     JobEndedTerms,
     Mode,
@@ -57,6 +58,7 @@ def configuration(document: Document, channels: dict[str, WebhookChannel], sourc
         policies=tuple(policy(name, table, defaults) for name, table in sorted(document.policy.items())),
         cycle=_first(document.cycle, shipped.cycle),
         aws=_aws(document),
+        gcp=_gcp(document),
         gang_same=() if document.gang is None else tuple(document.gang.same),
         scope=_scope(document.scope),
         protections=tuple(
@@ -165,6 +167,19 @@ def _aws(document: Document) -> AwsCloud | None:
         regions=tuple(sorted(table.regions or ())),
         endpoint=table.endpoint,
         account=table.accounts[0] if table.accounts else None,
+    )
+
+
+def _gcp(document: Document) -> GcpCloud | None:
+    table = None if document.clouds is None else document.clouds.gcp
+    if table is None:
+        return None
+    return GcpCloud(
+        projects=tuple(sorted(table.projects)),
+        zones=tuple(sorted(table.zones or ())),
+        service_account=table.service_account,
+        local_ssd=_first(table.local_ssd, GcpCloud(projects=()).local_ssd),
+        endpoint=table.endpoint,
     )
 
 

@@ -55,6 +55,11 @@ _TagValue = Annotated[str, PlainValidator(pointers.tag_value), WithJsonSchema(TE
 _Id = Annotated[str, PlainValidator(pointers.instance_id), WithJsonSchema({**TEXT, "examples": ["i-0a1b2c3d4e5f60718"]})]
 _Account = Annotated[str, PlainValidator(pointers.account), WithJsonSchema({"type": "string", "pattern": "^[0-9]{12}$"})]
 _Region = Annotated[str, PlainValidator(pointers.region), WithJsonSchema({**TEXT, "examples": ["us-east-1"]})]
+_Project = Annotated[str, PlainValidator(pointers.project), WithJsonSchema({**TEXT, "examples": ["ml-research"]})]
+_GcpZone = Annotated[str, PlainValidator(pointers.gcp_zone), WithJsonSchema({**TEXT, "examples": ["us-central1-a"]})]
+_ServiceAccount = Annotated[
+    str, PlainValidator(pointers.service_account), WithJsonSchema({**TEXT, "examples": ["idle-reaper@ops.iam.gserviceaccount.com"]})
+]
 _GangRule = Annotated[str, PlainValidator(pointers.gang_rule), WithJsonSchema({**TEXT, "examples": ["tag:job", "placement-group"]})]
 _OwnerRule = Annotated[str, PlainValidator(pointers.owner_rule), WithJsonSchema({**TEXT, "examples": ["tag:owner"]})]
 _Path = Annotated[str, PlainValidator(pointers.scratch_path), WithJsonSchema({"type": "string", "pattern": "^/"})]
@@ -102,9 +107,31 @@ class AwsTable(Table):
     """Sends every AWS call to this address; for tests and the demo."""
 
 
+class GcpTable(Table):
+    """Projects of Google Cloud, with the credentials that the process finds or a service account that it impersonates."""
+
+    projects: Annotated[list[_Project], Field(min_length=1), AfterValidator(_unique)]
+    """The projects to watch, by their ids."""
+    zones: Annotated[list[_GcpZone], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """The only zones to look at. Not written: all of them."""
+    service_account: _ServiceAccount | None = None
+    """The service account to impersonate; "{project}" in it stands for the project's id. Not written: the credentials at hand."""
+    local_ssd: Annotated[
+        str, PlainValidator(values.choice("preserve", "discard")), WithJsonSchema({"enum": ["preserve", "discard"]})
+    ] | None = None
+    """
+    What a stop does with the content of local SSDs, where the policy's local_nvme lets a machine with some be stopped at all.
+    "preserve" (the default) has Google save it first, which takes longer and which it refuses for some types.
+    """
+    endpoint: Annotated[str, PlainValidator(pointers.endpoint), WithJsonSchema({**TEXT, "format": "uri"})] | None = None
+    """Sends every call to this address; for private endpoints, tests and the demo."""
+
+
 class CloudsTable(Table):
     aws: AwsTable | None = None
     """Amazon Web Services."""
+    gcp: GcpTable | None = None
+    """Google Cloud."""
 
 
 class GangTable(Table):

@@ -37,8 +37,8 @@ LOG = "log"
 
 def on_loopback(document: Document) -> bool:
     """Whether every cloud is a local one. A cloud that is not written is the real one."""
-    aws = None if document.clouds is None else document.clouds.aws
-    return aws is not None and aws.endpoint is not None and pointers.loopback(aws.endpoint)
+    written = [] if document.clouds is None else [table for table in (document.clouds.aws, document.clouds.gcp) if table is not None]
+    return bool(written) and all(table.endpoint is not None and pointers.loopback(table.endpoint) for table in written)
 
 
 def check(document: Document) -> list[Problem]:
@@ -57,8 +57,8 @@ def check(document: Document) -> list[Problem]:
 
 
 def _clouds(document: Document) -> Iterator[Problem]:
-    if document.clouds is not None and document.clouds.aws is None:
-        yield Problem(("clouds",), "names no cloud", "add [clouds.aws], or leave [clouds] out for AWS with the credentials at hand", (("clouds",),))
+    if document.clouds is not None and document.clouds.aws is None and document.clouds.gcp is None:
+        yield Problem(("clouds",), "names no cloud", "add [clouds.aws] or [clouds.gcp], or leave [clouds] out for AWS with the credentials at hand", (("clouds",),))
     accounts = document.clouds and document.clouds.aws and document.clouds.aws.accounts
     if accounts and len(accounts) > 1:
         yield Problem(("clouds", "aws", "accounts"), "more than one account is not available in this version", "write one, and run one reaper per account")

@@ -98,7 +98,9 @@ class Clients:
 
     def client(self, kind: str, project: str) -> Any:
         """A client by the library's own name of it ("Instances"), for the project's identity."""
-        principal = None if self._service_account is None else self._service_account.replace("{project}", project)
+        account = self._service_account
+        # in addresses of service accounts a domain comes behind the project: "reaper@research.example.com.iam…"
+        principal = None if account is None else account.replace("{project}", ".".join(reversed(project.split(":"))))
         with self._lock:
             key = (kind, principal)
             if key not in self._made:

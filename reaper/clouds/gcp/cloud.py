@@ -40,7 +40,7 @@ NOWHERE = "?"
 """The place's name where a project's zones were never told."""
 
 _LOG = log.get(__name__)
-_ZONE = re.compile(r"^[a-z][a-z0-9]*(-[a-z0-9]+)+-[a-z]$")
+_ZONE = re.compile(r"^[a-z]+-[a-z]+\d+-[a-z][a-z0-9]*$")
 _GOAL = {"stop": InstanceState.STOPPED, "start": InstanceState.RUNNING}
 
 
