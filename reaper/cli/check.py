@@ -104,7 +104,7 @@ def _report(configuration: Configuration, now: datetime, remarks: tuple[str, ...
         if gcp is None
         else {
             "projects": list(gcp.projects), "zones": list(gcp.zones), "service_account": gcp.service_account, "local_ssd": gcp.local_ssd,
-            "endpoint": gcp.endpoint,
+            "deletion_protection": gcp.deletion_protection, "endpoint": gcp.endpoint,
         },
         "gang": list(configuration.gang_same),
         "scope": {

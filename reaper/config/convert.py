@@ -179,6 +179,7 @@ def _gcp(document: Document) -> GcpCloud | None:
         zones=tuple(sorted(table.zones or ())),
         service_account=table.service_account,
         local_ssd=_first(table.local_ssd, GcpCloud(projects=()).local_ssd),
+        deletion_protection=_first(table.deletion_protection, GcpCloud(projects=()).deletion_protection),
         endpoint=table.endpoint,
     )
 

@@ -123,6 +123,13 @@ class GcpTable(Table):
     What a stop does with the content of local SSDs, where the policy's local_nvme lets a machine with some be stopped at all.
     "preserve" (the default) has Google save it first, which takes longer and which it refuses for some types.
     """
+    deletion_protection: Annotated[
+        str, PlainValidator(values.choice("hold", "ignore")), WithJsonSchema({"enum": ["hold", "ignore"]})
+    ] | None = None
+    """
+    Google has no protection from being stopped. "hold" (the default) takes deletion protection for one: it is the only way to
+    say that a machine is not to be touched. "ignore" where it is switched on for everything as a matter of course.
+    """
     endpoint: Annotated[str, PlainValidator(pointers.endpoint), WithJsonSchema({**TEXT, "format": "uri"})] | None = None
     """Sends every call to this address; for private endpoints, tests and the demo."""
 

@@ -192,13 +192,15 @@ class GcpCloud:
     """
     Projects to list. ``zones``: the only ones to look at (empty: all). ``service_account``: whom to impersonate, in which
     "{project}" stands for the project's id; None: the credentials at hand. ``local_ssd``: what a stop does with the content
-    of local SSDs, "preserve" or "discard". ``endpoint`` points every call elsewhere (tests, demo).
+    of local SSDs, "preserve" or "discard". ``deletion_protection``: whether a machine with it is kept running, "hold" or
+    "ignore". ``endpoint`` points every call elsewhere (tests, demo).
     """
 
     projects: tuple[str, ...]
     zones: tuple[str, ...] = ()
     service_account: str | None = None
     local_ssd: str = "preserve"
+    deletion_protection: str = "hold"
     endpoint: str | None = None
 
 

@@ -333,6 +333,16 @@ def test_protection_from_deletion_protects_and_nothing_is_sent(server: ComputeSe
     assert server.mutations() == []
 
 
+def test_protection_from_deletion_may_be_said_to_mean_nothing(server: ComputeServer) -> None:
+    resource = launch(server, deletionProtection=True)
+    cloud = adapter(server, settings={"deletion_protection": "ignore"})
+
+    assert cloud.protections(resource).stop_protected is False
+    cloud.stop(resource)
+
+    assert server.world.machine(resource.native)["status"] == "TERMINATED"
+
+
 def test_the_clocks_are_compared_by_the_newest_answer(server: ComputeServer) -> None:
     cloud = adapter(server)
     server.ahead = timedelta(minutes=5)

@@ -205,22 +205,46 @@ ON_DEMAND = {"provisioningModel": "STANDARD", "preemptible": False}
         ({"scheduling": {"preemptible": True}}, Lifecycle.SPOT),
         ({"scheduling": {"provisioningModel": "SPOT", "instanceTerminationAction": "DELETE"}}, Lifecycle.SPOT),
         ({"scheduling": {"provisioningModel": "FLEX_START", "maxRunDuration": {"seconds": "3600"}}}, Lifecycle.OTHER),
-        ({"scheduling": {"provisioningModel": "RESERVATION_BOUND"}}, Lifecycle.RESERVED),
-        ({"scheduling": ON_DEMAND, "reservationAffinity": {"consumeReservationType": "SPECIFIC_RESERVATION", "values": ["a"]}}, Lifecycle.RESERVED),
-        ({"scheduling": ON_DEMAND, "reservationAffinity": {"consumeReservationType": "ANY_RESERVATION"}}, Lifecycle.ON_DEMAND),
-        ({"scheduling": ON_DEMAND, "resourceStatus": {"reservationConsumptionInfo": {"consumedReservation": "projects/p/reservations/r"}}}, Lifecycle.RESERVED),
-        ({"scheduling": {**ON_DEMAND, "nodeAffinities": [{"key": "compute.googleapis.com/node-group-name", "operator": "IN", "values": ["g"]}]}}, Lifecycle.DEDICATED),
+        ({"scheduling": {"provisioningModel": "RESERVATION_BOUND"}}, Lifecycle.CAPACITY_BLOCK),
         ({"scheduling": {}}, None),
         ({"without": ("scheduling",)}, None),
     ],
-    ids=["standard", "older_without_a_word", "preemptible", "spot", "flex_start", "reservation_bound", "specific_reservation", "any_reservation",
-         "consumes_a_reservation", "sole_tenant", "empty", "absent"],
-)  # fmt: skip
+    ids=["standard", "older_without_a_word", "preemptible", "spot", "flex_start", "reservation_bound", "empty", "absent"],
+)
 def test_how_it_is_paid_for(fields: dict[str, Any], expected: Lifecycle | None) -> None:
     found = parsed(**fields)
 
     assert found.lifecycle is expected
     assert found.spot_stops is (True if expected is Lifecycle.SPOT else None)
+
+
+CONSUMED = {"reservationConsumptionInfo": {"consumedReservation": "projects/p/zones/z/reservations/block"}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, (None, None)),
+        ({"reservationAffinity": {"consumeReservationType": "ANY_RESERVATION"}}, (None, None)),
+        ({"reservationAffinity": {"consumeReservationType": "NO_RESERVATION"}}, (None, None)),
+        ({"resourceStatus": CONSUMED}, ("block", False)),
+        ({"reservationAffinity": {"consumeReservationType": "SPECIFIC_RESERVATION", "values": ["projects/q/reservations/a"]}}, ("a", True)),
+        ({"reservationAffinity": {"consumeReservationType": "SPECIFIC_RESERVATION"}}, ("that is not named", True)),
+        ({"reservationAffinity": {"consumeReservationType": "SPECIFIC_RESERVATION", "values": ["a"]}, "resourceStatus": CONSUMED}, ("block", True)),
+    ],
+    ids=["nothing_said", "any", "none", "consumes_one", "a_named_one", "one_without_a_name", "consumes_the_named_one"],
+)
+def test_a_reservation_that_it_runs_in_is_told(fields: dict[str, Any], expected: Any) -> None:
+    found = parsed(**fields)
+
+    assert (found.reservation, found.reserved_only) == expected
+
+
+def test_a_machine_on_sole_tenant_nodes_is_on_a_host_of_its_own() -> None:
+    nodes = {"nodeAffinities": [{"key": "compute.googleapis.com/node-group-name", "operator": "IN", "values": ["g"]}]}
+
+    assert parsed(scheduling={**ON_DEMAND, **nodes}).tenancy == "host"
+    assert parsed().tenancy is None
 
 
 # --- who owns it ------------------------------------------------------------------------------------------------------
@@ -303,7 +327,7 @@ def test_a_machine_without_a_number_is_none() -> None:
 def test_a_machine_of_which_nothing_else_is_told_has_nothing_known() -> None:
     found = parse_instance(compute_v1.Instance.pb(compute_v1.Instance(id=7)), project=PROJECT, zone=ZONE, types={}, policies={})
 
-    assert found == Instance(id=found.id, type="unknown", state=InstanceState.UNKNOWN)
+    assert found == Instance(id=found.id, type="unknown", state=InstanceState.UNKNOWN, zone=ZONE)
 
 
 def test_a_number_of_sixty_four_bits_survives() -> None:

@@ -14,7 +14,7 @@ from reaper.model.policy import AwsCloud, GcpCloud
 
 WHOLE = {
     "projects": ["ml-research", "example.com:ml-eval"], "zones": ["us-central1-a", "us-central1-ai1a"],
-    "service_account": "idle-reaper@{project}.iam.gserviceaccount.com", "local_ssd": "discard", "endpoint": "https://compute.example.com",
+    "service_account": "idle-reaper@{project}.iam.gserviceaccount.com", "local_ssd": "discard", "deletion_protection": "ignore", "endpoint": "https://compute.example.com",
 }  # fmt: skip
 
 
@@ -32,14 +32,14 @@ def test_everything_that_can_be_written_is_read_and_the_order_means_nothing() ->
     got = reaper.config.parse(document(WHOLE), "test")
 
     assert got.gcp == GcpCloud(
-        ("example.com:ml-eval", "ml-research"), ("us-central1-a", "us-central1-ai1a"), "idle-reaper@{project}.iam.gserviceaccount.com", "discard",
+        ("example.com:ml-eval", "ml-research"), ("us-central1-a", "us-central1-ai1a"), "idle-reaper@{project}.iam.gserviceaccount.com", "discard", "ignore",
         "https://compute.example.com",
     )  # fmt: skip
     assert got.aws is None
 
 
 def test_projects_are_enough_and_local_ssds_are_preserved() -> None:
-    assert reaper.config.parse(document({"projects": ["ml-research"]}), "test").gcp == GcpCloud(("ml-research",), local_ssd="preserve")
+    assert reaper.config.parse(document({"projects": ["ml-research"]}), "test").gcp == GcpCloud(("ml-research",), local_ssd="preserve", deletion_protection="hold")
 
 
 def test_both_clouds_may_stand_beside_each_other() -> None:

@@ -42,6 +42,10 @@ ALLOWED = {
     ("instance", "local_store", EMPTY): "its agent shows a disk all the same, which is looked at",
     ("instance", "local_disks"): "at least one has to be reported, and every reported one is looked at",
     ("instance", "spot_stops"): "asked of spot machines only, which are held unless it is so",
+    ("instance", "zone"): SHOWN,
+    ("instance", "tenancy"): NOTHING_THERE,
+    ("instance", "reservation"): NOTHING_THERE,
+    ("instance", "reserved_only"): SHOWN,
     ("instance", "volumes"): KEPT_ASIDE,
     ("instance", "interfaces"): KEPT_ASIDE,
     # the facts

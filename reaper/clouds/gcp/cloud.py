@@ -99,13 +99,13 @@ class GcpCloud:
     def protections(self, resource: ResourceId) -> Protections:
         """
         Google knows no protection from being stopped. An owner who switched deletion protection on has said that the
-        machine is not ours to touch, in the only way there is.
+        machine is not ours to touch, in the only way there is; unless the operator says that this means nothing here.
         """
         try:
             raw = self._read(resource)
         except CloudError as error:
             return Protections(stop_protected=None, because=f"read deletion protection of {resource}: {error}")
-        on = bool(raw.deletion_protection)
+        on = self._protected(raw)
         return Protections(stop_protected=on, because="deletionProtection is set" if on else None)
 
     def skew(self, now: datetime) -> timedelta | None:
@@ -121,7 +121,7 @@ class GcpCloud:
         said where there are some: Google refuses a stop that does not say it.
         """
         raw = self._read(resource)
-        if raw.deletion_protection:
+        if self._protected(raw):
             raise Protected(f"stop {resource}: deletion protection is on; its owner has to lift it, this product never does")
         asked: dict[str, Any] = {"discard_local_ssd": self._settings.local_ssd == "discard"} if has_local_ssd(raw) else {}
         self._send("stop", resource, asked, watch_s=self._bounds.stop_s)
@@ -173,6 +173,9 @@ class GcpCloud:
         if str(raw.id) != resource.native:
             raise NotFound(f"read {resource}: Google's answer is about {raw.id}; it is gone, or the id is wrong")
         return raw
+
+    def _protected(self, raw: Any) -> bool:
+        return bool(raw.deletion_protection) and self._settings.deletion_protection != "ignore"
 
     def _parse(self, raw: Any, project: str, zone: str) -> Instance:
         return parse_instance(raw, project=project, zone=zone, types=self._learned.types, policies=self._learned.policies(project))

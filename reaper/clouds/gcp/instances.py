@@ -33,7 +33,7 @@ _STATES = {
 SCHEDULE, PLACEMENT, OTHER = "schedule", "placement", "other"
 """What a resource policy does: Google starts and stops the machine itself; machines lie close together; neither."""
 
-_MODELS = {"STANDARD": Lifecycle.ON_DEMAND, "SPOT": Lifecycle.SPOT, "RESERVATION_BOUND": Lifecycle.RESERVED}
+_MODELS = {"STANDARD": Lifecycle.ON_DEMAND, "SPOT": Lifecycle.SPOT, "RESERVATION_BOUND": Lifecycle.CAPACITY_BLOCK}
 
 
 def policy_kind(raw: Any) -> str:
@@ -69,6 +69,7 @@ def parse_instance(
     group, schedule = _policies(raw.resource_policies, policies)
     started = _moment(raw.last_start_timestamp)
     lifecycle = _lifecycle(raw)
+    reservation, reserved_only = _reservation(raw)
     return Instance(
         id=ResourceId("gcp", project, zone, "instance", str(number)),
         type=type_name,
@@ -90,6 +91,10 @@ def parse_instance(
         interfaces=tuple(sorted(f"{nic.name}@{_tail(nic.subnetwork) or _tail(nic.network)}" for nic in raw.network_interfaces)),
         local_disks=max(scratch, facts.local_disks or 0) or facts.local_disks,
         spot_stops=True if lifecycle is Lifecycle.SPOT else None,
+        zone=zone,
+        tenancy="host" if raw.scheduling.node_affinities else None,
+        reservation=reservation,
+        reserved_only=reserved_only,
     )
 
 
@@ -117,21 +122,22 @@ def _local_store(scratch: int, facts: TypeFacts, known: bool) -> bool | None:
 
 
 def _lifecycle(raw: Any) -> Lifecycle | None:
-    """Spot may be stopped; the two that are paid for either way say so, because stopping them saves nothing."""
     scheduling = raw.scheduling
     if scheduling.preemptible:
         return Lifecycle.SPOT
     word = scheduling.provisioning_model
     if not word and not scheduling.ByteSize():
         return None
-    found = _MODELS.get(word, Lifecycle.OTHER) if word else Lifecycle.ON_DEMAND  # older machines have no word, and are plain
-    if found is not Lifecycle.ON_DEMAND:
-        return found
-    if scheduling.node_affinities:
-        return Lifecycle.DEDICATED
-    if raw.reservation_affinity.consume_reservation_type == "SPECIFIC_RESERVATION":
-        return Lifecycle.RESERVED
-    return Lifecycle.RESERVED if raw.resource_status.reservation_consumption_info.consumed_reservation else found
+    return _MODELS.get(word, Lifecycle.OTHER) if word else Lifecycle.ON_DEMAND  # older machines have no word, and are plain
+
+
+def _reservation(raw: Any) -> tuple[str | None, bool | None]:
+    """The reservation that it runs in, and whether it may run in no other capacity. "Any" alone says neither."""
+    used = raw.resource_status.reservation_consumption_info.consumed_reservation
+    affinity = raw.reservation_affinity
+    if affinity.consume_reservation_type == "SPECIFIC_RESERVATION":
+        return _tail(used or next(iter(affinity.values), "")) or "that is not named", True
+    return (_tail(used), False) if used else (None, None)
 
 
 def _policies(links: Any, policies: Mapping[str, str]) -> tuple[str | None, str | None]:

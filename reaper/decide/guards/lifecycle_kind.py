@@ -17,6 +17,10 @@ NAME = "spot"
 
 def spot(facts: Facts, now: datetime) -> Finding | None:
     lifecycle = facts.instance.lifecycle
+    if facts.instance.reservation is not None:
+        return hold(NAME, f"runs in capacity reservation {facts.instance.reservation}, which is paid for either way: a stop saves nothing")
+    if facts.instance.tenancy == "host":
+        return hold(NAME, "is on a host of its own, which is paid for either way: a stop saves nothing")
     if lifecycle is Lifecycle.ON_DEMAND:
         return None
     if lifecycle is Lifecycle.SPOT and facts.instance.spot_stops:

@@ -28,8 +28,6 @@ class Lifecycle(StrEnum):
     ON_DEMAND = "on-demand"
     SPOT = "spot"
     CAPACITY_BLOCK = "capacity-block"
-    RESERVED = "reserved"  # on a reservation that is paid for either way
-    DEDICATED = "dedicated"  # on a host that is paid for whole
     OTHER = "other"  # a word we do not know
 
 
@@ -42,7 +40,9 @@ class Instance:
     ``gpus``: by the instance type; 0 is a type known to have none. ``local_store``: whether the type brings
     disks that a stop wipes, ``local_disks`` how many. ``managed_by``: who would replace or fight us ("auto scaling group train-a").
     ``volumes``, ``interfaces``: native ids, sorted; for "nobody touched it since". ``spot_stops``: whether a spot machine may
-    be stopped and keeps its disks (Google's may, EC2's one-time ones may not).
+    be stopped and keeps its disks (Google's may, EC2's one-time ones may not). ``zone``: where in its place. ``tenancy``:
+    "host" on a host of its own. ``reservation``: the capacity reservation it runs in, which is paid for either way;
+    ``reserved_only``: whether it can start nowhere else.
     """
 
     id: ResourceId
@@ -63,6 +63,10 @@ class Instance:
     interfaces: tuple[str, ...] = ()
     local_disks: int | None = None
     spot_stops: bool | None = None
+    zone: str | None = None
+    tenancy: str | None = None
+    reservation: str | None = None
+    reserved_only: bool | None = None
 
     @property
     def title(self) -> str:

@@ -33,3 +33,9 @@ def test_a_spot_machine_that_does_not_or_may_not_is_held(stops):
 @pytest.mark.parametrize("lifecycle", [kind for kind in Lifecycle if kind not in (Lifecycle.ON_DEMAND, Lifecycle.SPOT)], ids=str)
 def test_what_is_said_of_spot_machines_lets_no_other_go(lifecycle):
     check(spot, facts(instance=instance(lifecycle=lifecycle, spot_stops=True)), f"lifecycle {lifecycle}")
+
+
+@pytest.mark.parametrize(("fields", "word"), [({"reservation": "block"}, "runs in capacity reservation block"), ({"tenancy": "host"}, "host of its own")])
+@pytest.mark.parametrize("lifecycle", [Lifecycle.ON_DEMAND, Lifecycle.SPOT], ids=str)
+def test_what_is_paid_for_either_way_is_held(lifecycle, fields, word):
+    check(spot, facts(instance=instance(lifecycle=lifecycle, spot_stops=True, **fields)), word)
