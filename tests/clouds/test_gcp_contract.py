@@ -9,6 +9,7 @@ from reaper.model.resource import Place, ResourceId
 from reaper.ports import Cloud
 from tests.clouds.gce import adapter, gid
 from tests.contracts.cloud_contract import CloudContract, CloudHarness
+from tests.contracts.cloud_stories import CloudStories
 from tests.fakes.gce import OTHER_ZONE, PROJECT, ZONE, compute_server
 
 
@@ -18,8 +19,10 @@ class GcpHarness:
         self.places = (Place("gcp", PROJECT, ZONE), Place("gcp", PROJECT, OTHER_ZONE))
         self._server = server
 
-    def launch(self, name: str, place: Place) -> ResourceId:
-        return gid(self._server.world.launch(name, place.account, place.name)["id"], place.name)
+    def launch(self, name: str, place: Place, **tags: str) -> ResourceId:
+        card = [{"acceleratorType": "nvidia-tesla-v100", "acceleratorCount": 1}]
+        made = self._server.world.launch(name, place.account, place.name, "n1-standard-8", guestAccelerators=card, labels=tags)
+        return gid(made["id"], place.name)
 
     def protect_from_stop(self, resource: ResourceId) -> None:
         self._server.world.machine(resource.native)["deletionProtection"] = True
@@ -50,6 +53,13 @@ class GcpHarness:
 
 
 class TestGoogle(CloudContract):
+    @pytest.fixture
+    def harness(self) -> Iterator[CloudHarness]:
+        with compute_server() as server:
+            yield GcpHarness(server)
+
+
+class TestGoogleStories(CloudStories):
     @pytest.fixture
     def harness(self) -> Iterator[CloudHarness]:
         with compute_server() as server:

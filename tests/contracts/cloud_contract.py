@@ -24,8 +24,8 @@ class CloudHarness(Protocol):
     cloud: Cloud
     places: tuple[Place, Place]
 
-    def launch(self, name: str, place: Place) -> ResourceId:
-        """A running GPU machine."""
+    def launch(self, name: str, place: Place, **tags: str) -> ResourceId:
+        """A running GPU machine: one V100, and no local disks."""
         ...
 
     def protect_from_stop(self, resource: ResourceId) -> None: ...
