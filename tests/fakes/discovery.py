@@ -36,6 +36,9 @@ class Discovery:
         self._validators: dict[str, Draft7Validator] = {}
         self.seen: set[str] = set()
 
+    def knows(self, method: str) -> bool:
+        return method in self._methods
+
     def request(self, method: str, verb: str, path: str, query: Mapping[str, str], body: Json | None) -> None:
         known = self._methods.get(method)
         if known is None:
