@@ -16,6 +16,10 @@ def page(items: dict[str, Any] | None = None, **more: Any) -> Any:
     return compute_v1.InstanceAggregatedList.pb(message)
 
 
+def as_they_are(zone: str, raws: Any) -> Any:
+    return list(raws)
+
+
 def warning(code: str, *scopes: str) -> dict[str, Any]:
     return {"code": code, "data": [{"key": "scope", "value": scope} for scope in scopes]}
 
@@ -41,16 +45,28 @@ def warning(code: str, *scopes: str) -> dict[str, Any]:
          "in_longer_words", "a_region", "somewhere", "nothing_at_all", "named_by_the_whole", "some_of_the_whole"],
 )  # fmt: skip
 def test_whatever_may_hide_machines_makes_its_zones_unknown(pages: list[Any], lost: list[str]) -> None:
-    found = zones_of(pages)
+    found = zones_of(pages, as_they_are)
 
     assert [zone for zone in (A, B, EAST) if found.why_not(zone) is not None] == lost
 
 
 def test_a_zone_of_which_nothing_is_said_is_not_known() -> None:
-    assert zones_of([page()]).why_not("us-west1-a") == "no page of the listing speaks of it"
+    assert zones_of([page()], as_they_are).why_not("us-west1-a") == "no page of the listing speaks of it"
 
 
 def test_machines_of_all_pages_come_together() -> None:
-    found = zones_of([page(), page({f"zones/{A}": {"instances": [{"id": 4}]}})])
+    found = zones_of([page(), page({f"zones/{A}": {"instances": [{"id": 4}]}})], as_they_are)
 
     assert [raw.id for raw in found.machines[A]] == [1, 4]
+
+
+def test_a_zone_that_is_not_understood_is_not_known_and_hides_no_other() -> None:
+    def read(zone: str, raws: Any) -> Any:
+        if zone == B:
+            raise ValueError("no id")
+        return list(raws)
+
+    found = zones_of([page(), page()], read)
+
+    assert found.why_not(B) == "the listing is not understood: no id"
+    assert found.why_not(A) is None

@@ -3,7 +3,7 @@
 import re
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -91,7 +91,7 @@ class GcpCloud:
 
     def get(self, resource: ResourceId) -> Instance:
         raw = self._read(resource)
-        self._learned.learn(resource.account, [(resource.place, raw)])
+        self._learned.learn(resource.account, resource.place, [raw])
         found = self._parse(raw, resource.account, resource.place)
         failure = self._operations.how_it_ended(resource)
         return found if failure is None else replace(found, state_reason=failure)
@@ -228,30 +228,31 @@ class GcpCloud:
         zones = self._places(project)
         if not zones:
             return self._all_failed(project, found.all_failed or "the listing names no zone; is this a project with the Compute Engine API?")
-        raws = [(zone, raw) for zone in zones if found.why_not(zone) is None for raw in found.machines[zone]]
-        self._learned.learn(project, raws)
-        return tuple(self._zone(found, project, zone) for zone in zones)
+        return tuple(_listed(found, Place(self.name, project, zone)) for zone in zones)
 
     def _zones_of(self, project: str) -> Zones:
         client = self._asking.client("Instances", project)
         request = {"project": project, "max_results": self._page_size}
+        only = self._settings.zones
+
+        def read(zone: str, raws: Iterable[Any]) -> Iterable[Instance]:
+            if only and zone not in only:
+                return ()
+            self._learned.learn(project, zone, raws)
+            types, policies = self._learned.types, self._learned.policies(project)
+            return [parse_instance(raw, project=project, zone=zone, types=types, policies=policies) for raw in raws]
 
         def ask() -> Zones:
-            return zones_of(type(page).pb(page) for page in client.aggregated_list(request=request, **self._clients.read()).pages)
+            pages = client.aggregated_list(request=request, **self._clients.read()).pages
+            return zones_of((type(page).pb(page) for page in pages), read)
 
         zones: Zones = self._asking.call(f"list instances in gcp:{project}", ask)
         return zones
 
-    def _zone(self, found: Zones, project: str, zone: str) -> Listed:
-        place = Place(self.name, project, zone)
-        why = found.why_not(zone)
-        if why is not None:
-            return Listed(place, failed=f"{place}: {why}")
-        try:
-            types, policies = self._learned.types, self._learned.policies(project)
-            parsed = [parse_instance(raw, project=project, zone=zone, types=types, policies=policies) for raw in found.machines[zone]]
-        except (ValueError, TypeError) as error:
-            _LOG.error("listing not understood", place=str(place), error=f"{type(error).__name__}: {error}")
-            return Listed(place, failed=f"{place}: the listing is not understood: {error}")
-        # a machine that moves between pages while they are read comes twice: the later page is the newer
-        return Listed(place, tuple({instance.id: instance for instance in parsed}.values()))
+
+def _listed(found: Zones, place: Place) -> Listed:
+    why = found.why_not(place.name)
+    if why is not None:
+        return Listed(place, failed=f"{place}: {why}")
+    # a machine that moves between pages while they are read comes twice: the later page is the newer
+    return Listed(place, tuple({instance.id: instance for instance in found.machines[place.name]}.values()))

@@ -133,7 +133,9 @@ def _lifecycle(raw: Any) -> Lifecycle | None:
 
 def _reservation(raw: Any) -> tuple[str | None, bool | None]:
     """The reservation that it runs in, and whether it may run in no other capacity. "Any" alone says neither."""
-    used = raw.resource_status.reservation_consumption_info.consumed_reservation
+    used = raw.resource_status.reservation_consumption_info.consumed_reservation if raw.HasField("resource_status") else ""
+    if not raw.HasField("reservation_affinity"):
+        return (_tail(used), False) if used else (None, None)
     affinity = raw.reservation_affinity
     if affinity.consume_reservation_type == "SPECIFIC_RESERVATION":
         return _tail(used or next(iter(affinity.values), "")) or "that is not named", True

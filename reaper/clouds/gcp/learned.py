@@ -43,19 +43,19 @@ class Learned:
         known = self._policies.get(project)
         return {} if known is None else known[1]
 
-    def learn(self, project: str, raws: Iterable[tuple[str, Any]]) -> None:
-        """What these (zone, instance) name and we do not know yet. What cannot be read stays unknown."""
-        wanted: dict[str, str] = {}
+    def learn(self, project: str, zone: str, raws: Iterable[Any]) -> None:
+        """What these instances of a zone name and we do not know yet. What cannot be read stays unknown."""
+        wanted: set[str] = set()
         links: set[str] = set()
         types = self.types
-        for zone, raw in raws:
+        for raw in raws:
             type_name = raw.machine_type.rpartition("/")[2]
-            if type_name and type_name not in types and type_name not in wanted:
-                wanted[type_name] = zone
+            if type_name and type_name not in types:
+                wanted.add(type_name)
             if raw.resource_policies:
                 links.update(map(policy_key, raw.resource_policies))
         now = self._clock.monotonic()
-        for type_name, zone in wanted.items():
+        for type_name in sorted(wanted):
             asked = self._unread.get(type_name)
             if asked is None or now - asked >= UNREAD_FOR.total_seconds():
                 self._learn_type(project, zone, type_name)

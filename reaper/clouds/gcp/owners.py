@@ -8,6 +8,7 @@ count of it. An instance template is no owner: it says how a machine was made an
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 # (label, or its beginning where it ends in "*"; how the owner is called: {value} is the label's, {rest} what follows the
 # beginning). The first that is there names the owner, so the one that acts comes before those around it.
@@ -72,19 +73,24 @@ def owner(labels: Mapping[str, str], metadata: Mapping[str, str]) -> str | None:
 
 
 def _by_labels(labels: Mapping[str, str]) -> str | None:
-    if not labels:
+    best = min(((rank, key) for key in labels if (rank := _rank(key)) is not None), default=None)
+    if best is None:
         return None
-    for name, text in _LABELS:
-        if not name.endswith("*"):
-            if name in labels:
-                return _named(text, labels[name], "")
-            continue
-        for key in sorted(labels):
-            if key.startswith(name[:-1]):
-                return _named(text, labels[key], key[len(name) - 1 :])
+    rank, key = best
+    if rank == len(_LABELS):
+        return f"a Google service that labels its machines {key}"
+    name, text = _LABELS[rank]
+    return _named(text, labels[key], key[len(name) - 1 :] if name.endswith("*") else "")
+
+
+@lru_cache(maxsize=4096)  # a project has few keys, and every machine's are looked at in every listing
+def _rank(key: str) -> int | None:
+    """The place of the first row that a label's key fits; behind all of them an unknown one of Google's; None: it says nothing."""
+    for rank, (name, _) in enumerate(_LABELS):
+        if key.startswith(name[:-1]) if name.endswith("*") else key == name:
+            return rank
     # The prefix is Google's own. One that nobody here knows is some service's that is newer than this list.
-    unknown = next((key for key in sorted(labels) if key.startswith(_GOOGLE) and not key.startswith(_HARMLESS)), None)
-    return None if unknown is None else f"a Google service that labels its machines {unknown}"
+    return len(_LABELS) if key.startswith(_GOOGLE) and not key.startswith(_HARMLESS) else None
 
 
 def _by_metadata(metadata: Mapping[str, str]) -> str | None:

@@ -6,18 +6,20 @@ zone is. Any other warning, and every scope among the unreachable ones, means th
 https://cloud.google.com/compute/docs/reference/rest/v1/instances/aggregatedList. Pure.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+from reaper.model.kinds.instance import Instance
 
 EMPTY = "NO_RESULTS_ON_PAGE"
 
 
 @dataclass(slots=True)
 class Zones:
-    """``machines``: zone to its instances' messages. ``failed``: zone to why it is not whole. ``all_failed``: why none is."""
+    """``machines``: zone to its instances. ``failed``: zone to why it is not whole. ``all_failed``: why none is."""
 
-    machines: dict[str, list[Any]] = field(default_factory=dict)
+    machines: dict[str, list[Instance]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     failed_regions: dict[str, str] = field(default_factory=dict)
     all_failed: str | None = None
@@ -31,12 +33,15 @@ class Zones:
         return self.failed.get(zone) or region or silent
 
 
-def zones_of(pages: Iterable[Any]) -> Zones:
-    """From InstanceAggregatedList messages, in order."""
+def zones_of(pages: Iterable[Any], read: Callable[[str, Iterable[Any]], Iterable[Instance]]) -> Zones:
+    """
+    From InstanceAggregatedList messages, in order, each of which can be dropped before the next one comes. ``read``: makes
+    ours of one zone's Instance messages; a ValueError of it makes the zone unknown.
+    """
     found = Zones()
     for page in pages:
         for scope, scoped in page.items.items():
-            _scope(found, scope, scoped)
+            _scope(found, scope, scoped, read)
         for scope in page.unreachables:
             _lost(found, scope, "Google cannot reach it at the moment")
         if page.HasField("warning") and page.warning.code not in ("", EMPTY):
@@ -46,11 +51,15 @@ def zones_of(pages: Iterable[Any]) -> Zones:
     return found
 
 
-def _scope(found: Zones, scope: str, scoped: Any) -> None:
+def _scope(found: Zones, scope: str, scoped: Any, read: Callable[[str, Iterable[Any]], Iterable[Instance]]) -> None:
     kind, _, zone = scope.partition("/")
     if kind != "zones":
         return
-    found.machines.setdefault(zone, []).extend(scoped.instances)
+    known = found.machines.setdefault(zone, [])
+    try:
+        known += read(zone, scoped.instances)
+    except (ValueError, TypeError) as error:
+        found.failed[zone] = f"the listing is not understood: {error}"
     if scoped.HasField("warning") and scoped.warning.code != EMPTY:
         found.failed[zone] = f"Google warns: {scoped.warning.code or 'without saying of what'}"
 
