@@ -40,6 +40,9 @@ READ_TO_CALL = timedelta(seconds=10)
 STUCK_AFTER = timedelta(minutes=20)
 """A GPU machine takes minutes to stop; one that takes longer than this is a person's business."""
 
+SAVING_FOR = timedelta(hours=6)
+"""The same where a stop first saves terabytes of local disks."""
+
 UNSEEN_AFTER = timedelta(minutes=2)
 """After an intent whose call may never have left us, how long the machine must stay as it was to call it off."""
 
@@ -372,17 +375,18 @@ def _read(cloud: Cloud, resource: ResourceId) -> Instance:
 def _end_of(attempt: Attempt, now_is: Instance, now: datetime) -> tuple[Outcome | None, str]:
     """How an attempt ended, by what the machine is now; None while that cannot be told yet."""
     age = now - attempt.intent_at
+    stuck_after = SAVING_FOR if attempt.action is not Action.START and attempt.before.stop_saves_local else STUCK_AFTER
     if attempt.action is Action.START:
         wanted, going = InstanceState.RUNNING, (InstanceState.PENDING,)
     else:
         wanted, going = InstanceState.STOPPED, (InstanceState.STOPPING,)
     if now_is.state is wanted:
-        if now_is.changed_at is not None and now_is.changed_at - attempt.intent_at > STUCK_AFTER:
+        if now_is.changed_at is not None and now_is.changed_at - attempt.intent_at > stuck_after:
             # We were away: had our call arrived, it would have ended long before. An undo must not take this for ours.
             return Outcome.FAILED, f"it is {wanted} only since {now_is.changed_at:%Y-%m-%d %H:%M %Z}, by somebody else"
         return Outcome.DONE, f"{wanted}, read back from the cloud"
     if now_is.state in going:
-        return (Outcome.FAILED, f"still {now_is.state} after {age}") if age > STUCK_AFTER else (None, "")
+        return (Outcome.FAILED, f"still {now_is.state} after {age}") if age > stuck_after else (None, "")
     if now_is.state in (InstanceState.TERMINATED, InstanceState.TERMINATING):
         return Outcome.FAILED, f"the machine is {now_is.state}, by somebody else"
     if age > UNSEEN_AFTER:

@@ -366,6 +366,43 @@ def test_what_becomes_of_local_ssds_is_always_said(server: ComputeServer, choice
     assert server.world.machine(resource.native)["status"] == "TERMINATED"
 
 
+def test_a_stop_relies_on_a_read_of_a_moment_ago_and_on_none_that_is_older(server: ComputeServer) -> None:
+    fresh, stale = launch(server, "a"), launch(server, "b")
+    clock = ManualClock(datetime.now(UTC))
+    cloud = adapter(server, clock=clock, bounds=replace(FAST, stop_s=0))
+    for resource in (fresh, stale):
+        cloud.get(resource)
+    server.world.machine(stale.native)["deletionProtection"] = True
+
+    cloud.stop(fresh)
+    reads = server.methods().count(GET)
+    clock.advance(timedelta(seconds=11))
+    with pytest.raises(Protected):
+        cloud.stop(stale)
+
+    assert (reads, server.methods().count(GET)) == (2, 3)
+    assert server.mutations() == [STOP]
+
+
+def test_a_machine_that_cannot_be_read_just_before_is_not_stopped_and_not_waited_for(server: ComputeServer) -> None:
+    resource = launch(server)
+    server.fail(GET, 503, times=NEVER)
+
+    with pytest.raises(Unreachable):
+        adapter(server).stop(resource)
+
+    assert server.methods() == [GET]
+
+
+@pytest.mark.parametrize(("choice", "type", "saves"), [("preserve", "a2-ultragpu-1g", True), ("discard", "a2-ultragpu-1g", None), ("preserve", "g2-standard-8", None)])
+def test_a_stop_that_saves_local_ssds_takes_its_time(server: ComputeServer, choice: str, type: str, saves: bool | None) -> None:
+    resource = launch(server, type=type)
+    cloud = adapter(server, settings={"local_ssd": choice})
+
+    assert machines(cloud.list())[resource].stop_saves_local is saves
+    assert cloud.get(resource).stop_saves_local is saves
+
+
 def test_a_machine_without_local_ssds_is_stopped_without_a_word_of_them(server: ComputeServer) -> None:
     resource = launch(server)
 

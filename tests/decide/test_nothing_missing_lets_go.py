@@ -46,6 +46,7 @@ ALLOWED = {
     ("instance", "tenancy"): NOTHING_THERE,
     ("instance", "reservation"): NOTHING_THERE,
     ("instance", "reserved_only"): SHOWN,
+    ("instance", "stop_saves_local"): KEPT_ASIDE,
     ("instance", "volumes"): KEPT_ASIDE,
     ("instance", "interfaces"): KEPT_ASIDE,
     # the facts

@@ -124,9 +124,9 @@ class Clients:
             "timeout": self._bounds.read_s,
         }
 
-    def once(self) -> dict[str, Any]:
-        """How a verb is sent."""
-        return {"retry": None, "timeout": self._bounds.read_s}
+    def once(self, *, quickly: bool = False) -> dict[str, Any]:
+        """How a verb is sent. ``quickly``: for a read just before it."""
+        return {"retry": None, "timeout": min(self._bounds.read_s, self._bounds.connect_s) if quickly else self._bounds.read_s}
 
     def cloud_time(self) -> datetime | None:
         """The cloud's clock now: the newest Date header plus the time since. To a second. None before any answer."""

@@ -36,6 +36,9 @@ NEEDS = (
 )
 """What the roles in deploy/iam/gcp are made of."""
 
+SEEN_FOR = timedelta(seconds=10)
+"""How old a read may be that a stop relies on: as old as the one that the decision relies on."""
+
 NOWHERE = "?"
 """The place's name where a project's zones were never told."""
 
@@ -76,7 +79,9 @@ class GcpCloud:
         self._operations = operations.Operations(self._asking, clock, self._bounds.poll_s)
         self._list_within = list_within
         self._page_size = page_size
+        self._preserve = settings.local_ssd == "preserve"
         self._zones: dict[str, set[str]] = {}
+        self._seen: dict[ResourceId, tuple[float, bool, bool]] = {}
         self._slots = threading.BoundedSemaphore(AT_ONCE)
         self._under_way: dict[str, Future[tuple[Listed, ...]]] = {}
 
@@ -120,10 +125,10 @@ class GcpCloud:
         By the numeric id, so that a new machine under an old name is never meant. What becomes of local SSDs is always
         said where there are some: Google refuses a stop that does not say it.
         """
-        raw = self._read(resource)
-        if self._protected(raw):
+        protected, local_ssd = self._just_seen(resource)
+        if protected:
             raise Protected(f"stop {resource}: deletion protection is on; its owner has to lift it, this product never does")
-        asked: dict[str, Any] = {"discard_local_ssd": self._settings.local_ssd == "discard"} if has_local_ssd(raw) else {}
+        asked: dict[str, Any] = {"discard_local_ssd": not self._preserve} if local_ssd else {}
         self._send("stop", resource, asked, watch_s=self._bounds.stop_s)
 
     def start(self, resource: ResourceId) -> None:
@@ -163,22 +168,32 @@ class GcpCloud:
         if self._settings.zones and resource.place not in self._settings.zones:
             raise NotFound(f"{resource} is in a zone that is not listed; add it to clouds.gcp.zones")
 
-    def _read(self, resource: ResourceId) -> Any:
-        """The machine's message. A deleted one is NotFound at once."""
+    def _just_seen(self, resource: ResourceId) -> tuple[bool, bool]:
+        """Whether it is protected and has local SSDs, by a read that was asked for a moment ago; else it is read now, and not for long."""
+        seen = self._seen.pop(resource, None)
+        if seen is None or self._clock.monotonic() - seen[0] > SEEN_FOR.total_seconds():
+            self._read(resource, quickly=True)
+            seen = self._seen.pop(resource)
+        return seen[1], seen[2]
+
+    def _read(self, resource: ResourceId, *, quickly: bool = False) -> Any:
+        """The machine's message. A deleted one is NotFound at once. ``quickly``: once, since a decision waits to be carried out."""
         self._require_ours(resource)
+        asked_s, how = self._clock.monotonic(), self._clients.once(quickly=True) if quickly else self._clients.read()
         client = self._asking.client("Instances", resource.account)
         request = {"project": resource.account, "zone": resource.place, "instance": resource.native}
-        answer = self._asking.call(f"read {resource}", lambda: client.get(request=request, **self._clients.read()))
+        answer = self._asking.call(f"read {resource}", lambda: client.get(request=request, **how))
         raw = type(answer).pb(answer)
         if str(raw.id) != resource.native:
             raise NotFound(f"read {resource}: Google's answer is about {raw.id}; it is gone, or the id is wrong")
+        self._seen[resource] = (asked_s, self._protected(raw), has_local_ssd(raw))
         return raw
 
     def _protected(self, raw: Any) -> bool:
         return bool(raw.deletion_protection) and self._settings.deletion_protection != "ignore"
 
     def _parse(self, raw: Any, project: str, zone: str) -> Instance:
-        return parse_instance(raw, project=project, zone=zone, types=self._learned.types, policies=self._learned.policies(project))
+        return parse_instance(raw, project=project, zone=zone, types=self._learned.types, policies=self._learned.policies(project), preserve=self._preserve)
 
     # --- listing ------------------------------------------------------------------------------------------------------
 
@@ -240,7 +255,7 @@ class GcpCloud:
                 return ()
             self._learned.learn(project, zone, raws)
             types, policies = self._learned.types, self._learned.policies(project)
-            return [parse_instance(raw, project=project, zone=zone, types=types, policies=policies) for raw in raws]
+            return [parse_instance(raw, project=project, zone=zone, types=types, policies=policies, preserve=self._preserve) for raw in raws]
 
         def ask() -> Zones:
             pages = client.aggregated_list(request=request, **self._clients.read()).pages

@@ -49,10 +49,11 @@ def policy_key(link: str) -> str:
 
 
 def parse_instance(
-    raw: Any, *, project: str, zone: str, types: Mapping[str, TypeFacts], policies: Mapping[str, str]
+    raw: Any, *, project: str, zone: str, types: Mapping[str, TypeFacts], policies: Mapping[str, str], preserve: bool = False
 ) -> Instance:
     """
-    One Instance message. Whatever is missing is None, a word that we do not know is UNKNOWN or OTHER.
+    One Instance message. Whatever is missing is None, a word that we do not know is UNKNOWN or OTHER. ``preserve``: a stop of
+    ours has Google save what is on local SSDs.
 
     Raises ValueError without a numeric id: a listing with a nameless machine in it is not complete.
     """
@@ -95,6 +96,7 @@ def parse_instance(
         tenancy="host" if raw.scheduling.node_affinities else None,
         reservation=reservation,
         reserved_only=reserved_only,
+        stop_saves_local=True if preserve and scratch else None,
     )
 
 

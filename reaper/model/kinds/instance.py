@@ -42,7 +42,8 @@ class Instance:
     ``volumes``, ``interfaces``: native ids, sorted; for "nobody touched it since". ``spot_stops``: whether a spot machine may
     be stopped and keeps its disks (Google's may, EC2's one-time ones may not). ``zone``: where in its place. ``tenancy``:
     "host" on a host of its own. ``reservation``: the capacity reservation it runs in, which is paid for either way;
-    ``reserved_only``: whether it can start nowhere else.
+    ``reserved_only``: whether it can start nowhere else. ``stop_saves_local``: whether a stop first saves what is on its
+    local disks, which takes long.
     """
 
     id: ResourceId
@@ -67,6 +68,7 @@ class Instance:
     tenancy: str | None = None
     reservation: str | None = None
     reserved_only: bool | None = None
+    stop_saves_local: bool | None = None
 
     @property
     def title(self) -> str:
