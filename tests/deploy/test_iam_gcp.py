@@ -44,6 +44,7 @@ def use_all(server: ComputeServer) -> None:
     cloud.stop(resource)
     server.world.settle(everything=True)
     cloud.start(resource)
+    cloud.tag(resource, {"idle-reaper:attempt": "a-1"})
 
 
 def test_the_shipped_files_are_what_the_command_writes(tmp_path: Path) -> None:
@@ -66,9 +67,9 @@ def test_permissions_and_methods_belong_together() -> None:
         assert need.why
 
 
-def test_reading_changes_nothing_and_acting_is_stop_and_start() -> None:
+def test_reading_changes_nothing_and_acting_is_stop_start_and_our_labels() -> None:
     assert all(permission.endswith((".list", ".get")) for permission in granted(READER))
-    assert granted(ACTOR) == {"compute.instances.stop", "compute.instances.start"}
+    assert granted(ACTOR) == {"compute.instances.stop", "compute.instances.start", "compute.instances.setLabels"}
     assert granted(READER) == set(permissions(NEEDS, READER))
 
 

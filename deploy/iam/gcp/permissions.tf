@@ -8,6 +8,7 @@ locals {
     "compute.zoneOperations.get",
   ]
   actor_permissions = [
+    "compute.instances.setLabels",
     "compute.instances.start",
     "compute.instances.stop",
   ]

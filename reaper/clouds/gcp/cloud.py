@@ -3,7 +3,7 @@
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -14,10 +14,11 @@ from reaper.clouds.gcp import learned, operations
 from reaper.clouds.gcp.asking import Asking
 from reaper.clouds.gcp.clients import Bounds, Clients
 from reaper.clouds.gcp.instances import has_local_ssd, parse_instance
+from reaper.clouds.gcp.labels import with_ours
 from reaper.clouds.gcp.pace import Pace
 from reaper.clouds.gcp.pages import Zones, zones_of
 from reaper.clouds.gcp.permissions import ACTOR, READER, Permission
-from reaper.errors import AnswerLost, CloudError, NotFound, Protected
+from reaper.errors import AnswerLost, CloudError, NotFound, Protected, Refused, WrongState
 from reaper.model import policy
 from reaper.model.kinds.instance import Instance, InstanceState, Protections
 from reaper.model.resource import Place, ResourceId
@@ -31,6 +32,7 @@ NEEDS = (
     Permission("compute.instances.get", "compute.instances.get", READER, "nothing can be looked at again before it is stopped"),
     Permission("compute.instances.stop", "compute.instances.stop", ACTOR, "nothing can be stopped"),
     Permission("compute.instances.start", "compute.instances.start", ACTOR, "nothing that was stopped can be started again"),
+    Permission("compute.instances.setLabels", "compute.instances.setLabels", ACTOR, "what was stopped is in our own record alone"),
     *learned.NEEDS,
     *operations.NEEDS,
 )
@@ -134,6 +136,35 @@ class GcpCloud:
     def start(self, resource: ResourceId) -> None:
         """Watched for some seconds, in which a sold-out zone says so."""
         self._send("start", resource, {}, watch_s=self._bounds.start_s)
+
+    def tag(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
+        """
+        Put our own tags on a machine as labels, or take them off (None). The fingerprint that goes with them has Google refuse
+        them where somebody wrote labels meanwhile: then it is read and tried once more. At most two calls. Raises Refused for a
+        key that is not ours.
+        """
+        try:
+            with_ours({}, tags)
+        except ValueError as error:
+            raise Refused(f"label {resource}: {error}") from error
+        try:
+            self._label(resource, tags)
+        except WrongState as error:
+            _LOG.info("labels changed meanwhile; read and tried once more", resource=str(resource), because=str(error))
+            self._label(resource, tags)
+
+    def _label(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
+        raw = self._read(resource)
+        before = dict(raw.labels)
+        after = with_ours(before, tags)
+        if after == before:
+            return
+        client = self._asking.client("Instances", resource.account)
+        request = {
+            "project": resource.account, "zone": resource.place, "instance": resource.native, "request_id": str(uuid.uuid4()),
+            "instances_set_labels_request_resource": {"labels": after, "label_fingerprint": raw.label_fingerprint},
+        }  # fmt: skip
+        self._asking.call(f"label {resource}", lambda: client.set_labels_unary(request=request, **self._clients.once()), verb=True)
 
     def _send(self, verb: str, resource: ResourceId, asked: dict[str, Any], watch_s: float) -> None:
         """Returning means accepted. Raises what the operation ended with, where it already has and the machine shows it."""

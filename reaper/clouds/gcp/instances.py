@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from reaper.clouds.gcp.labels import as_tags
 from reaper.clouds.gcp.owners import METADATA, owner
 from reaper.clouds.gcp.types import NOTHING_KNOWN, TypeFacts, gpus_of
 from reaper.model.kinds.instance import Instance, InstanceState, Lifecycle
@@ -76,7 +77,7 @@ def parse_instance(
         type=type_name,
         state=state,
         name=raw.name or None,
-        tags=labels,
+        tags=as_tags(labels),
         launched_at=started or _moment(raw.creation_timestamp),
         changed_at=_changed_at(raw, state, started),
         state_reason=raw.status_message or None,

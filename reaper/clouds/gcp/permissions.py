@@ -13,7 +13,7 @@ READER, ACTOR = "reader", "actor"
 
 _TITLES = {
     READER: ("Idle Reaper: reader", "Lists machines and reads one of them, its type and its operations. Changes nothing."),
-    ACTOR: ("Idle Reaper: actor", "Stops machines and starts again what it stopped. Deletes nothing, writes no label, lifts no protection."),
+    ACTOR: ("Idle Reaper: actor", "Stops machines and starts again what it stopped. Writes its own labels. Deletes nothing, lifts no protection."),
 }
 
 

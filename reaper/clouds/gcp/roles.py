@@ -1,8 +1,8 @@
 """
 Custom roles, made of what the calls declare. `python -m reaper.clouds.gcp.roles deploy/iam/gcp` writes them anew.
 
-reader: all that observing needs. actor: stopping and starting besides. Neither can delete, write a label, change metadata
-or lift a protection. IAM conditions on Google go by resource tags and names, never by labels: a role can be narrowed to
+reader: all that observing needs. actor: stopping, starting and our own labels besides (Google knows no permission for some
+labels only). Neither can delete, change metadata or lift a protection. IAM conditions on Google go by resource tags and names, never by labels: a role can be narrowed to
 machines that carry a tag, but not to those that carry the label which [scope] asks for.
 """
 
