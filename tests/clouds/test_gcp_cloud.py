@@ -190,7 +190,7 @@ def test_throttled_and_broken_reads_are_tried_again(server: ComputeServer) -> No
     server.fail(LIST, None)
     server.fail(LIST, 429, "rateLimitExceeded")
 
-    assert machines(adapter(server).list()).keys() == {kept}
+    assert machines(adapter(server, bounds=replace(FAST, reads_s=30)).list()).keys() == {kept}
 
 
 def test_a_read_that_stays_throttled_is_not_known_and_not_empty(server: ComputeServer) -> None:
@@ -460,7 +460,7 @@ def test_an_operation_that_is_done_and_failed_is_a_failure(server: ComputeServer
     server.world.op_s = 0.05
 
     with pytest.raises(kind, match=word) as caught:
-        adapter(server).start(resource)
+        adapter(server, bounds=replace(FAST, start_s=30)).start(resource)
 
     assert type(caught.value) is kind
     assert str(resource) in str(caught.value)
@@ -687,7 +687,7 @@ def test_every_request_is_paced_retries_and_pages_too(server: ComputeServer) -> 
     pace = Pace(ManualClock(datetime.now(UTC)))
     pace.take = taken.append  # type: ignore[method-assign]
 
-    adapter(server, page_size=2, pace=pace).list()
+    adapter(server, page_size=2, pace=pace, bounds=replace(FAST, reads_s=30)).list()
 
     assert taken == [PROJECT] * 3 == [call.project for call in server.calls]
 
