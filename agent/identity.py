@@ -1,8 +1,11 @@
 """
-Who am I: the resource id of this machine, from the configuration or from EC2's metadata service.
+Who am I: the resource id of this machine, from the configuration or from the metadata service of EC2 or Google Cloud.
 
-Only session tokens (IMDSv2) are used, with short time limits. No answer means *not
-known*: it is asked again in the background, and never replaced by a host name or by
+Both services have the same link-local address, so both are asked, and exactly one has to
+answer as itself: EC2 with a session token (IMDSv2 only) and no header of Google's, Google
+with its header on every answer. A proxy that answers for both, or for another cloud than
+the one that made this machine's firmware, is told and believed by nobody. No answer means
+*not known*: it is asked again in the background, and never replaced by a host name or by
 what another boot remembered, because a cloned image carries both.
 """
 
@@ -14,13 +17,19 @@ from dataclasses import dataclass
 from typing import Callable, Optional
 
 from agent.clock import Clock
-from agent.http import Connection, HttpError
+from agent.http import Connection, HttpError, Response
 from agent.readings import Log
 from agent.report import Value, is_resource_id
 
 # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/configuring-instance-metadata-service.html
 _TOKEN_PATH = "/latest/api/token"
 _DOCUMENT_PATH = "/latest/dynamic/instance-identity/document"
+# https://cloud.google.com/compute/docs/metadata/querying-metadata
+_GOOGLE_PATH = "/computeMetadata/v1/"
+_GOOGLE = {"Metadata-Flavor": "Google"}
+_LINK_LOCAL = ("//169.254.", "//[fd00:ec2::254]", "//[fd20:ce::254]", "//metadata.google.internal")
+_MAKER_FILE = "/sys/class/dmi/id/sys_vendor"
+_MAKERS = {"Amazon EC2": "aws", "Google": "gcp"}
 TIMEOUT_S = 2.0
 _FIRST_RETRY_S, _MOST_RETRY_S = 5.0, 300.0
 
@@ -38,12 +47,16 @@ class Identity(Value):
     source: str = "config"
 
 
-def ask_metadata(endpoint: str, timeout_s: float = TIMEOUT_S) -> Identity:
-    """Ask EC2's metadata service. Raises IdentityError. Proxies and redirects are not followed: it is on this machine's link."""
+def ask_metadata(endpoint: str, timeout_s: float = TIMEOUT_S, made_by: Optional[str] = None) -> Identity:
+    """
+    Ask the metadata service. ``made_by``: the cloud of this machine's firmware ("aws", "gcp"); None: looked up where the
+    address is a link-local one. Raises IdentityError. Proxies and redirects are not followed: it is on this machine's link.
+    """
+    if made_by is None and any(start in endpoint for start in _LINK_LOCAL):
+        made_by = maker()
     connection = Connection(endpoint, timeout_s, timeout_s)
     try:
-        token = _ask(connection, "PUT", _TOKEN_PATH, {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
-        document = _ask(connection, "GET", _DOCUMENT_PATH, {"X-aws-ec2-metadata-token": token})
+        found = _either(endpoint, connection)
     except (OSError, HttpError) as error:
         raise IdentityError(
             "metadata service %s: no answer (%s: %s); on another cloud set resource in the configuration"
@@ -51,11 +64,47 @@ def ask_metadata(endpoint: str, timeout_s: float = TIMEOUT_S) -> Identity:
         ) from error
     finally:
         connection.close()
-    return _identity(endpoint, document)
+    cloud = found.resource.partition(":")[0]
+    if made_by is not None and made_by != cloud:
+        raise IdentityError(
+            "metadata service %s answers for %s on a machine of %s: a proxy stands before it; set resource in the configuration"
+            % (endpoint, cloud, made_by)
+        )
+    return found
 
 
-def _ask(connection: Connection, method: str, path: str, headers: "dict[str, str]") -> str:
-    answer = connection.request(method, path, headers)
+def maker(file: str = _MAKER_FILE) -> Optional[str]:
+    """The cloud that this machine's firmware names; None: another, or not readable."""
+    try:
+        with open(file, encoding="ascii", errors="replace") as lines:
+            return _MAKERS.get(lines.read(64).strip())
+    except OSError:
+        return None
+
+
+def _either(endpoint: str, connection: Connection) -> Identity:
+    """EC2's token first: a question without one would be counted as a use of its old protocol."""
+    token = connection.request("PUT", _TOKEN_PATH, {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+    if token.status != 200 or _is_google(token):
+        first = connection.request("GET", _GOOGLE_PATH + "instance/id", _GOOGLE)
+        if _is_google(first):
+            return _google(endpoint, connection, first)
+        _text("PUT", _TOKEN_PATH, token)  # says what was wrong with it
+        raise IdentityError("metadata service %s: not EC2's answer to PUT %s, nor Google's" % (endpoint, _TOKEN_PATH))
+    with_token = {"X-aws-ec2-metadata-token": _text("PUT", _TOKEN_PATH, token)}
+    found = _ec2(endpoint, _text("GET", _DOCUMENT_PATH, connection.request("GET", _DOCUMENT_PATH, with_token)))
+    if _is_google(connection.request("GET", _GOOGLE_PATH + "instance/id", {**with_token, **_GOOGLE})):
+        raise IdentityError(
+            "metadata service %s answers for EC2 and for Google Cloud: a proxy stands before it; set resource in the configuration" % endpoint
+        )
+    return found
+
+
+def _is_google(answer: Response) -> bool:
+    return answer.headers.get("metadata-flavor") == "Google"
+
+
+def _text(method: str, path: str, answer: Response) -> str:
     if answer.status != 200:
         raise IdentityError(
             "metadata service: %s %s answered %d; enable the instance metadata service with tokens" % (method, path, answer.status)
@@ -63,7 +112,22 @@ def _ask(connection: Connection, method: str, path: str, headers: "dict[str, str
     return answer.body.decode("ascii", "replace").strip()
 
 
-def _identity(endpoint: str, document: str) -> Identity:
+def _google(endpoint: str, connection: Connection, first: Response) -> Identity:
+    """Four short answers, since the whole would bring start-up scripts and keys along."""
+    said = [_text("GET", "instance/id", first)]
+    for path in ("project/project-id", "instance/zone", "instance/machine-type"):
+        answer = connection.request("GET", _GOOGLE_PATH + path, _GOOGLE)
+        if not _is_google(answer):
+            raise IdentityError("metadata service %s: the answer to %s is not Google's; is there a proxy before it?" % (endpoint, path))
+        said.append(_text("GET", path, answer))
+    number, project, zone, kind = said
+    resource = "gcp:%s:%s:instance:%s" % (project, zone.rpartition("/")[2], number)
+    if not number.isdigit() or not is_resource_id(resource):
+        raise IdentityError("metadata service %s: gives %r, which is not a resource id" % (endpoint, resource[:200]))
+    return Identity(resource, kind.rpartition("/")[2] or None, "metadata")
+
+
+def _ec2(endpoint: str, document: str) -> Identity:
     try:
         facts = json.loads(document)
         resource = "aws:%s:%s:instance:%s" % (facts["accountId"], facts["region"], facts["instanceId"])

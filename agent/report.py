@@ -27,7 +27,10 @@ VERSION = 1
 MAX_BODY_BYTES = 64 * 1024
 MAX_ITEMS = 64
 MAX_TEXT = 256
-_RESOURCE_ID = re.compile(r"^[a-z][a-z0-9-]{0,15}(:[A-Za-z0-9._-]{1,128}){2}:instance:[A-Za-z0-9._-]{1,128}$")
+# Of Google's projects, those of a domain have one more colon in them ("example.com:project"), and no other account has.
+_RESOURCE_ID = re.compile(
+    r"^(gcp:[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+|[a-z][a-z0-9-]{0,15})(:[A-Za-z0-9._-]{1,128}){2}:instance:[A-Za-z0-9._-]{1,128}$"
+)
 _FOREVER_S = 20 * 366 * 86400.0
 _MOST_WINDOW_S = 3600.0
 _MOST_COUNT = 2**63 - 1

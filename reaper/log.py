@@ -94,9 +94,19 @@ def configure(level: str = "info", json: bool = False) -> None:
             *ending,  # redaction comes after the traceback became text, and last before it is written
         ],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(file=_StandardError()),  # type: ignore[arg-type]
         cache_logger_on_first_use=False,
     )
+
+
+class _StandardError:
+    """Standard error as it is at each line: what it was when logs were configured may have been closed since."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def redact(_logger: "WrappedLogger", _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 
 from reaper.clock import SystemClock
@@ -22,6 +23,7 @@ from reaper.store import is_shared as store_is_shared
 from reaper.store import open_store
 
 STATE_FILE = "state.db"
+HOW_TO_INSTALL_GOOGLE = "Google's client is not installed; install it with: pip install 'idle-reaper[gcp]'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +77,20 @@ def build_door(url: str, *, check: bool = True, clock: Clock | None = None) -> D
     return Door(store, clock, metrics, ingest, store.where)
 
 
+def google_client_is_there() -> bool:
+    """Without importing it, which takes seconds."""
+    try:
+        return find_spec("google.cloud.compute_v1") is not None
+    except ModuleNotFoundError:
+        return False
+
+
 def build_clouds(configuration: Configuration, ceiling: Mode, clock: Clock, metrics: Metrics) -> dict[str, Cloud]:
     """
     One adapter a configured cloud. Dry run is structural: with the ceiling observe there is no object that can act, and a
     verb that [scope] does not name at start has none either, so adding one takes a restart.
+
+    Raises ConfigurationError where Google Cloud is configured and its client is not installed.
     """
     from reaper.clouds.instrumented import InstrumentedCloud
 
@@ -87,6 +99,12 @@ def build_clouds(configuration: Configuration, ceiling: Mode, clock: Clock, metr
         from reaper.clouds.aws import AwsCloud  # the SDK loads only where it is used
 
         clouds["aws"] = InstrumentedCloud(AwsCloud(configuration.aws, clock=clock), metrics)
+    if configuration.gcp is not None:
+        from reaper.clouds.gcp import GcpCloud
+
+        if not google_client_is_there():
+            raise ConfigurationError((f"{configuration.source}: clouds.gcp: {HOW_TO_INSTALL_GOOGLE}",))
+        clouds["gcp"] = InstrumentedCloud(GcpCloud(configuration.gcp, clock=clock), metrics)
     if ceiling is Mode.OBSERVE:
         return {name: ReadOnlyCloud(cloud) for name, cloud in clouds.items()}
     return {name: OnlyVerbs(cloud, configuration.scope.verbs) for name, cloud in clouds.items()}
@@ -132,12 +150,16 @@ def build(
     metrics = Metrics()
     store = open_store(url if url is not None else state / STATE_FILE, check=check)
     if clouds is None:
-        clouds = build_clouds(configuration, limit, clock, metrics)
+        try:
+            clouds = build_clouds(configuration, limit, clock, metrics)
+        except ConfigurationError:
+            store.close()
+            raise
     elif limit is Mode.OBSERVE:
         clouds = {name: ReadOnlyCloud(cloud) for name, cloud in clouds.items()}
     if not clouds:
         store.close()
-        raise ConfigurationError((f"{configuration.source}: clouds: names no cloud; add [clouds.aws]",))
+        raise ConfigurationError((f"{configuration.source}: clouds: names no cloud; add [clouds.aws] or [clouds.gcp]",))
     watch = Watch(store)
     board, brakes = _between_processes(store, state, clock, is_shared(url))
     cycle = Cycle(store, watch, clouds, Announcer(build_notifiers(configuration), build_notifiers), board, clock, brakes)

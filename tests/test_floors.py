@@ -28,6 +28,8 @@ TRESPASSES = [
     ("reaper/decide/engine.py", "import structlog\n"),
     ("reaper/service/cycle.py", "import reaper.store\n"),
     ("reaper/service/cycle.py", "import boto3\n"),
+    ("reaper/service/cycle.py", "import google.cloud.compute_v1\n"),
+    ("reaper/demo/play.py", "import google.auth\n"),
     ("reaper/store/__init__.py", "import reaper.notify\n"),
     ("reaper/api/__init__.py", "import agent.report\n"),
     ("agent/report.py", "import reaper.errors\n"),

@@ -113,7 +113,7 @@ def _print_problems(problems: tuple[str, ...], path: str, as_json: bool) -> None
 
 def _report(configuration: Configuration, now: datetime, remarks: tuple[str, ...]) -> dict[str, Any]:
     """For machines. Channels by name only: their addresses are secrets."""
-    aws = configuration.aws
+    aws, gcp = configuration.aws, configuration.gcp
     holding = _holding(configuration, now)
     return {
         "ok": True,
@@ -128,6 +128,12 @@ def _report(configuration: Configuration, now: datetime, remarks: tuple[str, ...
             "accounts": [{"id": a.id, "role": a.role, "via": list(a.via), "regions": list(a.regions or aws.regions)} for a in aws.accounts],
             "regions": list(aws.regions),
             "endpoint": aws.endpoint,
+        },
+        "gcp": None
+        if gcp is None
+        else {
+            "projects": list(gcp.projects), "zones": list(gcp.zones), "service_account": gcp.service_account, "local_ssd": gcp.local_ssd,
+            "deletion_protection": gcp.deletion_protection, "endpoint": gcp.endpoint,
         },
         "gang": list(configuration.gang_same),
         "scope": {
@@ -282,9 +288,22 @@ def _print_protections(configuration: Configuration, now: datetime, show: Any) -
 
 
 def _cloud(configuration: Configuration) -> str:
+    return "; ".join(text for text in (_aws(configuration), _gcp(configuration)) if text) or "none"
+
+
+def _gcp(configuration: Configuration) -> str:
+    gcp = configuration.gcp
+    if gcp is None:
+        return ""
+    whose = f" as {gcp.service_account}" if gcp.service_account is not None else ""
+    zones = ", ".join(gcp.zones) or "all zones"
+    return f"Google Cloud, {', '.join(gcp.projects)}{whose}, {zones}, local SSDs: {gcp.local_ssd}" + (f", at {gcp.endpoint}" if gcp.endpoint else "")
+
+
+def _aws(configuration: Configuration) -> str:
     aws = configuration.aws
     if aws is None:
-        return "none"
+        return ""
     regions = ", ".join(aws.regions) or "the regions that are switched on"
     accounts = ", ".join(f"{a.id}" + (f" by role {a.role}" if a.role is not None else "") for a in aws.accounts)
     return f"AWS, account {accounts or 'of the credentials at hand'}, {regions}" + (f", at {aws.endpoint}" if aws.endpoint else "")

@@ -19,6 +19,7 @@ def remarks(configuration: Configuration, now: datetime) -> tuple[str, ...]:
         *_budgets(configuration),
         *_protections(configuration, now),
         *_cloud(configuration),
+        *_google(configuration),
     )
 
 
@@ -112,6 +113,29 @@ def _cloud(configuration: Configuration) -> Iterator[str]:
         yield f"every AWS call goes to {configuration.aws.endpoint}"
     elif not configuration.aws.accounts and enforced(configuration):
         yield "clouds.aws.accounts is not written: whatever account the credentials belong to is acted in"
+
+
+def _google(configuration: Configuration) -> Iterator[str]:
+    google = configuration.gcp
+    if google is None:
+        return
+    if google.endpoint is not None:
+        yield f"every Google Cloud call goes to {google.endpoint}"
+    if google.local_ssd == "discard":
+        yield 'clouds.gcp: local_ssd = "discard" has a stop wipe local SSDs, where a policy lets machines with some be stopped'
+    if configuration.aws is not None:
+        return  # the same words may be tags there
+    selectors = [("scope", configuration.scope.what), *((f"policy.{p.name}.when", p.when) for p in configuration.policies)]
+    selectors += [(f"protect.{p.name}", p.what) for p in configuration.protections]
+    for path, selector in selectors:
+        for key, values in selector.tags.items():
+            odd = next((word for word in (key, *values) if not _label(word)), None)
+            if odd is not None:
+                yield f"{path} asks for {odd!r}, which no label of Google's can be (lower case, digits, - and _, at most 63): it selects nothing"
+
+
+def _label(word: str) -> bool:
+    return len(word) <= 63 and all(c in "-_" or (c.isalnum() and c == c.lower()) for c in word)
 
 
 def _names(names: list[str]) -> str:

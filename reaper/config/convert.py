@@ -34,6 +34,7 @@ from reaper.model.policy import (
     Claim,
     Configuration,
     CountBudget,
+    GcpCloud,
     IdleTerms,
     JobEndedTerms,
     Mode,
@@ -60,6 +61,7 @@ def configuration(document: Document, channels: dict[str, WebhookChannel], sourc
         policies=tuple(policy(name, table, defaults) for name, table in sorted(document.policy.items())),
         cycle=_first(document.cycle, shipped.cycle),
         aws=_aws(document),
+        gcp=_gcp(document),
         gang_same=() if document.gang is None else tuple(document.gang.same),
         scope=_scope(document.scope),
         protections=tuple(
@@ -191,6 +193,20 @@ def _account(id: str, own: AwsAccountTable, common: AwsTable) -> AwsAccount:
         owner=own.owner,
         project=own.project,
         environment=own.environment,
+    )
+
+
+def _gcp(document: Document) -> GcpCloud | None:
+    table = None if document.clouds is None else document.clouds.gcp
+    if table is None:
+        return None
+    return GcpCloud(
+        projects=tuple(sorted(table.projects)),
+        zones=tuple(sorted(table.zones or ())),
+        service_account=table.service_account,
+        local_ssd=_first(table.local_ssd, GcpCloud(projects=()).local_ssd),
+        deletion_protection=_first(table.deletion_protection, GcpCloud(projects=()).deletion_protection),
+        endpoint=table.endpoint,
     )
 
 

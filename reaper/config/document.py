@@ -59,6 +59,11 @@ _Role = Annotated[str, PlainValidator(pointers.role), WithJsonSchema({**TEXT, "e
 _RoleArn = Annotated[str, PlainValidator(pointers.role_arn), WithJsonSchema({**TEXT, "examples": ["arn:aws:iam::123456789012:role/hub"]})]
 _ExternalId = Annotated[str, PlainValidator(pointers.external_id), WithJsonSchema({**TEXT, "maxLength": 1224})]
 _SessionName = Annotated[str, PlainValidator(pointers.session_name), WithJsonSchema({**TEXT, "maxLength": 64})]
+_Project = Annotated[str, PlainValidator(pointers.project), WithJsonSchema({**TEXT, "examples": ["ml-research"]})]
+_GcpZone = Annotated[str, PlainValidator(pointers.gcp_zone), WithJsonSchema({**TEXT, "examples": ["us-central1-a"]})]
+_ServiceAccount = Annotated[
+    str, PlainValidator(pointers.service_account), WithJsonSchema({**TEXT, "examples": ["idle-reaper@ops.iam.gserviceaccount.com"]})
+]
 _GangRule = Annotated[str, PlainValidator(pointers.gang_rule), WithJsonSchema({**TEXT, "examples": ["tag:job", "placement-group"]})]
 _OwnerRule = Annotated[str, PlainValidator(pointers.owner_rule), WithJsonSchema({**TEXT, "examples": ["tag:owner"]})]
 _Path = Annotated[str, PlainValidator(pointers.scratch_path), WithJsonSchema({"type": "string", "pattern": "^/"})]
@@ -138,9 +143,38 @@ class AwsTable(Table):
     """Sends every AWS call to this address; for tests and the demo."""
 
 
+class GcpTable(Table):
+    """Projects of Google Cloud, with the credentials that the process finds or a service account that it impersonates."""
+
+    projects: Annotated[list[_Project], Field(min_length=1), AfterValidator(_unique)]
+    """The projects to watch, by their ids."""
+    zones: Annotated[list[_GcpZone], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """The only zones to look at. Not written: all of them."""
+    service_account: _ServiceAccount | None = None
+    """The service account to impersonate; "{project}" in it stands for the project's id. Not written: the credentials at hand."""
+    local_ssd: Annotated[
+        str, PlainValidator(values.choice("preserve", "discard")), WithJsonSchema({"enum": ["preserve", "discard"]})
+    ] | None = None
+    """
+    What a stop does with the content of local SSDs, where the policy's local_nvme lets a machine with some be stopped at all.
+    "preserve" (the default) has Google save it first, which takes longer and which it refuses for some types.
+    """
+    deletion_protection: Annotated[
+        str, PlainValidator(values.choice("hold", "ignore")), WithJsonSchema({"enum": ["hold", "ignore"]})
+    ] | None = None
+    """
+    Google has no protection from being stopped. "hold" (the default) takes deletion protection for one: it is the only way to
+    say that a machine is not to be touched. "ignore" where it is switched on for everything as a matter of course.
+    """
+    endpoint: Annotated[str, PlainValidator(pointers.endpoint), WithJsonSchema({**TEXT, "format": "uri"})] | None = None
+    """Sends every call to this address; for private endpoints, tests and the demo."""
+
+
 class CloudsTable(Table):
     aws: AwsTable | None = None
     """Amazon Web Services."""
+    gcp: GcpTable | None = None
+    """Google Cloud."""
 
 
 class GangTable(Table):

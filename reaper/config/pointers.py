@@ -14,6 +14,10 @@ from reaper.model.resource import ResourceId
 
 _REGION = re.compile(r"^[a-z]{2}(-[a-z]+)+-[0-9]{1,2}$")
 _ACCOUNT = re.compile(r"^[0-9]{12}$")
+_PROJECT = re.compile(r"^([a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$")
+_GCP_REGION = re.compile(r"^[a-z]+-[a-z]+[0-9]{1,2}$")
+_GCP_ZONE = re.compile(r"^[a-z]+-[a-z]+[0-9]{1,2}-[a-z][a-z0-9]{0,5}$")
+_SERVICE_ACCOUNT = re.compile(r"^([a-z0-9-]|\{project\})+@([a-z0-9.-]|\{project\})+\.gserviceaccount\.com$")
 _NATIVE = re.compile(r"^(i-[0-9a-z]{1,32}|[0-9]{1,32})$")
 _TYPE = re.compile(r"^[a-z0-9-]+(\.[a-z0-9-]+)?$")
 _ROLE = re.compile(r"^([!-.0-~]+/)*[A-Za-z0-9_+=,.@-]{1,64}$")
@@ -40,8 +44,13 @@ def instance_id(value: object) -> str:
         parsed = ResourceId.parse(value)
     except ValueError:
         raise Unreadable(f"{shown(value)} is not an id", remedy) from None
-    if parsed.cloud != "aws" or parsed.kind != "instance":
-        raise Unreadable(f"{shown(value)}: only AWS instances are available in this version", "remove it")
+    if parsed.cloud not in ("aws", "gcp") or parsed.kind != "instance":
+        raise Unreadable(f"{shown(value)}: only instances of AWS and Google Cloud are available in this version", "remove it")
+    if parsed.cloud == "gcp":
+        if not _PROJECT.fullmatch(parsed.account) or not _GCP_ZONE.fullmatch(parsed.place) or not parsed.native.isdigit():
+            known = 'write "gcp:project-id:us-central1-a:instance:1234567890", with the numeric id, in quotes'
+            raise Unreadable(f"{shown(value)} has a project, a zone or an instance that cannot exist", known)
+        return value
     if not _ACCOUNT.fullmatch(parsed.account) or not _REGION.fullmatch(parsed.place) or not _NATIVE.fullmatch(parsed.native):
         raise Unreadable(f"{shown(value)} has an account, a region or an instance that cannot exist", remedy)
     return value
@@ -136,6 +145,30 @@ def external_id(value: object) -> str:
 def session_name(value: object) -> str:
     if not isinstance(value, str) or not _SESSION.fullmatch(value):
         raise Unreadable(f"{shown(value)} is not a session name", "write 2 to 64 letters, digits or any of _+=,.@-, in quotes")
+    return value
+
+
+def project(value: object) -> str:
+    """A project's id, with its domain where it has one. Its number is refused: agents and listings know it by its id."""
+    if not isinstance(value, str) or not _PROJECT.fullmatch(value):
+        hint = " but its number" if isinstance(value, int) or (isinstance(value, str) and value.isdigit()) else ""
+        raise Unreadable(f"{shown(value)} is not the id of a Google Cloud project{hint}", 'write it as "ml-research", in quotes')
+    return value
+
+
+def gcp_zone(value: object) -> str:
+    if not isinstance(value, str) or not _GCP_ZONE.fullmatch(value):
+        hint = " (that is a region; write its zones)" if isinstance(value, str) and _GCP_REGION.fullmatch(value) else ""
+        raise Unreadable(f"{shown(value)} is not a zone of Google Cloud{hint}", 'write it as "us-central1-a"')
+    return value
+
+
+def service_account(value: object) -> str:
+    if not isinstance(value, str) or not _SERVICE_ACCOUNT.fullmatch(value):
+        raise Unreadable(
+            f"{shown(value)} is not a service account",
+            'write its address, as "idle-reaper@ops.iam.gserviceaccount.com"; "{project}" in it stands for the project',
+        )
     return value
 
 

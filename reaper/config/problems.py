@@ -19,7 +19,6 @@ Path = tuple[str | int, ...]
 LATER: dict[Path, str] = {
     ("hours",): "schedules are",
     ("disks",): "disks are",
-    ("clouds", "gcp"): "Google Cloud is",
     ("budget", "snapshots"): "snapshots are",
     ("budget", "deletes"): "deletes are",
     ("defaults", "hours"): "schedules are",

@@ -39,8 +39,8 @@ LOG = "log"
 
 def on_loopback(document: Document) -> bool:
     """Whether every cloud is a local one. A cloud that is not written is the real one."""
-    aws = None if document.clouds is None else document.clouds.aws
-    return aws is not None and aws.endpoint is not None and pointers.loopback(aws.endpoint)
+    written = [] if document.clouds is None else [table for table in (document.clouds.aws, document.clouds.gcp) if table is not None]
+    return bool(written) and all(table.endpoint is not None and pointers.loopback(table.endpoint) for table in written)
 
 
 def check(document: Document) -> list[Problem]:
@@ -60,8 +60,8 @@ def check(document: Document) -> list[Problem]:
 
 
 def _clouds(document: Document) -> Iterator[Problem]:
-    if document.clouds is not None and document.clouds.aws is None:
-        yield Problem(("clouds",), "names no cloud", "add [clouds.aws], or leave [clouds] out for AWS with the credentials at hand", (("clouds",),))
+    if document.clouds is not None and document.clouds.aws is None and document.clouds.gcp is None:
+        yield Problem(("clouds",), "names no cloud", "add [clouds.aws] or [clouds.gcp], or leave [clouds] out for AWS with the credentials at hand", (("clouds",),))
     if document.clouds is not None and document.clouds.aws is not None:
         yield from _aws(document.clouds.aws)
 

@@ -36,7 +36,7 @@ class Event:
 @dataclass(frozen=True, slots=True)
 class Summary:
     """
-    How it ended. ``stopped``: names, by the EC2 API's own word; ``spared``: every other name with its reason.
+    How it ended. ``stopped``: names, by the clouds' own word; ``spared``: every other name with its reason.
     ``wrong``: what is not as the story has it, one sentence each; empty: all is well. ``saved_usd``: dollars an hour.
     ``stories``: for each stopped machine, what the audit says of it, a line an entry.
     """

@@ -20,7 +20,7 @@ REGION = "us-east-1"
 HOW_TO_INSTALL = "The demo needs moto, a local EC2 API. Install it with: pip install 'idle-reaper[demo]' (in a checkout: pip install -e '.[demo]')"
 
 _AMI = "ami-12c6146b"  # one of moto's own, so that it does not look through all of them
-_OURS = ("AWS_", "BOTO", "MOTO_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_OURS = ("AWS_", "BOTO", "MOTO_", "GOOGLE_", "CLOUDSDK_", "GCE_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
 class NotInstalled(Exception):
@@ -30,7 +30,7 @@ class NotInstalled(Exception):
 @contextmanager
 def only_local_credentials(folder: Path) -> Iterator[None]:
     """
-    While this lasts no AWS client of this process can find a real credential, profile, endpoint or proxy.
+    While this lasts no AWS or Google client of this process can find a real credential, profile, endpoint or proxy.
 
     Credentials in the environment come before every other place that boto3 looks at, and there is no file and no
     metadata service to look at either.

@@ -16,9 +16,10 @@ from reaper.decide.budget import price_of
 from reaper.demo.events import Event, Screen, Summary
 from reaper.demo.local_ec2 import only_local_credentials
 from reaper.demo.running import Running, set_up
-from reaper.demo.story import STORY, Machine
+from reaper.demo.story import Machine, told
 from reaper.demo.telling import Seen
 from reaper.model.audit import AuditKind
+from reaper.wiring import google_client_is_there
 
 DEADLINE_S = 85.0
 CONFIRMED_BY = 3
@@ -28,13 +29,16 @@ _TICK_S = 0.25
 _GONE = ("stopping", "stopped", "shutting-down", "terminated")
 
 
-def play(screen: Screen, story: tuple[Machine, ...] = STORY, deadline_s: float = DEADLINE_S) -> Summary:
+def play(screen: Screen, story: tuple[Machine, ...] | None = None, deadline_s: float = DEADLINE_S) -> Summary:
     """
-    Run it and judge it. Raises NotInstalled without moto, ReaperError when it cannot even begin; KeyboardInterrupt
+    Run it and judge it. ``story`` None: the one that can be told here. Raises NotInstalled without moto, ReaperError when it cannot even begin; KeyboardInterrupt
     passes. In every case its threads have ended and its folder is gone.
     """
     began = SystemClock().monotonic()
-    screen.tell(Event("starting", "a local EC2 API, a report door, a fleet and its agents"), 0.0)
+    if story is None:
+        story = told(google_client_is_there())
+    local = "a local EC2 API and a local Compute Engine" if any(machine.cloud == "gcp" for machine in story) else "a local EC2 API"
+    screen.tell(Event("starting", f"{local}, a report door, a fleet and its agents"), 0.0)
     with ExitStack() as closing:
         folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="reaper-demo-")))
         closing.enter_context(only_local_credentials(folder))
@@ -83,8 +87,8 @@ def _missing(story: tuple[Machine, ...], seen: Seen) -> tuple[str, ...]:
 
 
 def _judge(running: Running, screen: Screen, seen: Seen, wrong: tuple[str, ...]) -> Summary:
-    """By the EC2 API's own word."""
-    states = running.ec2.states()
+    """By the clouds' own word."""
+    states = running.states()
     stopped = sorted(name for name, state in states.items() if state in _GONE)
     expected = {machine.name for machine in running.story if machine.stops}
     wrong = (

@@ -1,11 +1,12 @@
-"""Everything that runs in the demo: local EC2 API, door, agents, daemon; opened and closed in order."""
+"""Everything that runs in the demo: local clouds, door, agents, daemon; opened and closed in order."""
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.resources import files
 from pathlib import Path
+from typing import Protocol
 
 from reaper import wiring
 from reaper.api.app import App
@@ -15,6 +16,7 @@ from reaper.demo.agents import Agent
 from reaper.demo.director import THEN, Director
 from reaper.demo.events import Event, Screen
 from reaper.demo.local_ec2 import LocalEc2
+from reaper.demo.local_google import LocalGoogle
 from reaper.demo.story import Machine, Twist
 from reaper.demo.telling import Seen, Teller
 from reaper.errors import ReaperError
@@ -26,29 +28,46 @@ from reaper.service.daemon import Daemon
 from reaper.wiring import Parts
 
 _FIRST_REPORTS_WITHIN_S = 25.0
+
+
+class LocalCloud(Protocol):
+    def launch(self, machine: Machine) -> ResourceId: ...
+    def states(self) -> Mapping[str, str]: ...
+
+
 _END_WITHIN_S = 20.0
 
 
-def configuration_text(endpoint: str) -> str:
-    """The demo's own configuration. ``endpoint``: where its EC2 API listens, on loopback."""
-    return files("reaper.demo").joinpath("story.toml").read_text(encoding="utf-8").replace("ENDPOINT", endpoint)
+def configuration_text(endpoint: str, google: str | None = None) -> str:
+    """The demo's own configuration. ``endpoint``: where its EC2 API listens, on loopback; ``google``: its Compute Engine, if any."""
+    text = files("reaper.demo").joinpath("story.toml").read_text(encoding="utf-8").replace("ENDPOINT", endpoint)
+    if google is not None:
+        return text.replace("GOOGLE", google)
+    begin = text.index("[clouds.gcp]")
+    return text[:begin] + text[text.index("[gang]") :]
 
 
 @contextmanager
 def set_up(folder: Path, story: tuple[Machine, ...], screen: Screen, began: float) -> Iterator["Running"]:
     with ExitStack() as closing:
-        ec2 = LocalEc2()
+        clouds: dict[str, LocalCloud] = {"aws": (ec2 := LocalEc2())}
         closing.callback(ec2.close)
+        google = LocalGoogle() if any(machine.cloud == "gcp" for machine in story) else None
+        if google is not None:
+            clouds["gcp"] = google
+            closing.callback(google.close)
         written = folder / "reaper.toml"
-        written.write_text(configuration_text(ec2.url))
+        written.write_text(configuration_text(ec2.url, None if google is None else google.url))
         live = LiveConfiguration(written)
         parts = wiring.build(live.current()[0], folder / "state")
         closing.callback(parts.store.close)
+        for cloud in parts.clouds.values():
+            cloud.list()  # loads what takes seconds, before anybody's reports could be late for it
         app = App(parts.ingest, tokens.Verifier(parts.store), lambda: None, parts.metrics.render, metrics=parts.metrics, clock=parts.clock)
         door = Server(app, port=0)
         door.start()
         closing.callback(door.stop)
-        running = Running(story, folder, ec2, parts, live, f"http://127.0.0.1:{door.port}", began, screen)
+        running = Running(story, folder, clouds, parts, live, f"http://127.0.0.1:{door.port}", began, screen)
         closing.callback(running.close)
         yield running
 
@@ -57,9 +76,10 @@ class Running:
     """Everything that runs. ``cycles``: what the daemon's thread saw, for the main thread."""
 
     def __init__(
-        self, story: tuple[Machine, ...], folder: Path, ec2: LocalEc2, parts: Parts, live: LiveConfiguration, door: str, began: float, screen: Screen
-    ) -> None:
-        self.story, self.ec2, self.parts, self._live, self._door = story, ec2, parts, live, door
+        self, story: tuple[Machine, ...], folder: Path, clouds: Mapping[str, LocalCloud], parts: Parts, live: LiveConfiguration, door: str,
+        began: float, screen: Screen,
+    ) -> None:  # fmt: skip
+        self.story, self._clouds, self.parts, self._live, self._door = story, clouds, parts, live, door
         self._folder, self._began, self._screen = folder, began, screen
         self.cycles: queue.Queue[Seen] = queue.Queue()
         self._ids: dict[ResourceId, Machine] = {}
@@ -105,11 +125,15 @@ class Running:
         for agent in self._agents.values():
             agent.join()
 
+    def states(self) -> dict[str, str]:
+        """Every machine's state by its name, by the clouds' own words."""
+        return {name: state for cloud in self._clouds.values() for name, state in cloud.states().items()}
+
     def elapsed(self) -> float:
         return self.parts.clock.monotonic() - self._began
 
     def _launch(self, machine: Machine) -> None:
-        resource = self.ec2.launch(machine)
+        resource = self._clouds[machine.cloud].launch(machine)
         self._ids[resource] = machine
         if machine.act is not None:
             token = tokens.issue(self.parts.store, resource, self.parts.clock.now(), "demo")

@@ -169,7 +169,7 @@ def conclusion(summary: Summary, *, whole: bool = False) -> list[str]:
         lines.append("Spared, each for a reason of its own:")
         lines += [f"  {name:<14} {because}" for name, because in summary.spared.items()]
     if summary.good:
-        lines.append("Exactly the right ones stopped, by the EC2 API's own word.")
+        lines.append("Exactly the right ones stopped, by the clouds' own word.")
         lines.append("Next, with your own account, where it observes and touches nothing: reaper plan")
     else:
         lines += ["Not as it should be:", *(f"  {sentence}" for sentence in summary.wrong)]

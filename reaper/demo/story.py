@@ -2,11 +2,11 @@
 Who plays in the demo: machines, what each does, what happens to it, and how it must end.
 
 Types without local disks are used where a machine is to be idle, since a stop would wipe such disks and so is never
-made: of EC2's GPU types those are the g5g family. Pure.
+made: of EC2's GPU types those are the g5g family, of Google's most. Pure.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 
@@ -45,6 +45,8 @@ CHIPS: Mapping[str, Chip] = {
     "g5g.8xlarge": Chip("NVIDIA T4G", 1, 16 << 30),
     "g5g.16xlarge": Chip("NVIDIA T4G", 2, 16 << 30),
     "p4d.24xlarge": Chip("NVIDIA A100-SXM4-40GB", 8, 40 << 30),
+    "g2-standard-8": Chip("NVIDIA L4", 1, 24 << 30),
+    "a2-highgpu-1g": Chip("NVIDIA A100-SXM4-40GB", 1, 40 << 30),
 }
 
 STOPPED = "stopped"
@@ -65,6 +67,7 @@ class Machine:
     age: timedelta = timedelta(hours=30)
     twist: Twist | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
+    cloud: str = "aws"
 
     @property
     def stops(self) -> bool:
@@ -89,6 +92,20 @@ STORY: tuple[Machine, ...] = (
     Machine("other-team", "g5g.xlarge", "idle, claimed by another reaper", Act.NOTHING, "claimed-by-another", tags={"reaper": "vision"}),
     Machine("just-launched", "g5g.xlarge", "idle, launched late in the demo", Act.NOTHING, "too-young", timedelta(0), Twist.LAUNCHED),
 )
+
+ON_GOOGLE: Mapping[str, str] = {
+    "train-resnet": "a2-highgpu-1g",
+    "notebook-ana": "g2-standard-8",
+    "box-forgotten": "g2-standard-8",
+    "paper-box": "g2-standard-8",
+}
+"""Who lives on Google Cloud, and as what, where Google's client is installed."""
+
+
+def told(google: bool) -> tuple[Machine, ...]:
+    """The story. ``google``: some of its machines are on Google Cloud."""
+    return tuple(replace(m, type=ON_GOOGLE[m.name], cloud="gcp") if google and m.name in ON_GOOGLE else m for m in STORY)
+
 
 COMMON_TAGS: Mapping[str, str] = {"team": "ml", "reaper": "demo", "owner": "ana"}
 

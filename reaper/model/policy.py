@@ -220,6 +220,23 @@ class AwsCloud:
 
 
 @dataclass(frozen=True, slots=True)
+class GcpCloud:
+    """
+    Projects to list. ``zones``: the only ones to look at (empty: all). ``service_account``: whom to impersonate, in which
+    "{project}" stands for the project's id; None: the credentials at hand. ``local_ssd``: what a stop does with the content
+    of local SSDs, "preserve" or "discard". ``deletion_protection``: whether a machine with it is kept running, "hold" or
+    "ignore". ``endpoint`` points every call elsewhere (tests, demo).
+    """
+
+    projects: tuple[str, ...]
+    zones: tuple[str, ...] = ()
+    service_account: str | None = None
+    local_ssd: str = "preserve"
+    deletion_protection: str = "hold"
+    endpoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WebhookChannel:
     """Where a warning is POSTed as JSON. The address is a secret: it never reaches logs, errors or `check`."""
 
@@ -235,6 +252,7 @@ class Configuration:
     policies: tuple[Policy, ...]
     cycle: timedelta = timedelta(minutes=1)
     aws: AwsCloud | None = None
+    gcp: GcpCloud | None = None
     gang_same: tuple[str, ...] = ()
     scope: Scope = field(default_factory=Scope)
     protections: tuple[Protection, ...] = ()

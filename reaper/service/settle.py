@@ -23,6 +23,9 @@ STUCK_AFTER = timedelta(minutes=20)
 HIBERNATING = timedelta(minutes=60)
 """Writing hundreds of GiB of memory to a disk takes that long."""
 
+SAVING = timedelta(hours=6)
+"""Saving terabytes of local disks before a stop takes that long."""
+
 UNSEEN_AFTER = timedelta(minutes=2)
 """After an intent whose call may never have left us, how long the machine must stay as it was to call it off."""
 
@@ -128,6 +131,8 @@ def end_of(attempt: Attempt, now_is: Instance, now: datetime) -> tuple[Outcome |
     else:
         wanted, going = InstanceState.STOPPED, (InstanceState.STOPPING,)
     stuck = HIBERNATING if attempt.action is Action.HIBERNATE else STUCK_AFTER
+    if attempt.action is not Action.START and attempt.before.stop_saves_local:
+        stuck = SAVING
     if now_is.state is wanted:
         if now_is.changed_at is not None and now_is.changed_at - attempt.intent_at > stuck:
             # We were away: had our call arrived, it would have ended long before. An undo must not take this for ours.
@@ -140,7 +145,8 @@ def end_of(attempt: Attempt, now_is: Instance, now: datetime) -> tuple[Outcome |
     if now_is.state in (InstanceState.TERMINATED, InstanceState.TERMINATING):
         return (None, "") if attempt.action is Action.TERMINATE else (Outcome.FAILED, f"the machine is {now_is.state}, by somebody else")
     if age > UNSEEN_AFTER:
-        return Outcome.FAILED, f"still {now_is.state}: the call did not take effect"
+        told = now_is.state_reason if now_is.state_reason != attempt.before.state_reason else None  # a stock-out that came late, say
+        return Outcome.FAILED, f"still {now_is.state}: the call did not take effect" + (f" ({told})" if told else "")
     return None, ""
 
 

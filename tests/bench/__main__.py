@@ -11,10 +11,10 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from tests.bench import agent, commands, cycle, decide
+from tests.bench import agent, commands, cycle, cycle_gcp, decide
 from tests.bench.rows import Row, show
 
-BENCHES: dict[str, Callable[[], list[Row]]] = {"decide": decide.run, "commands": commands.run, "agent": agent.run, "cycle": cycle.run}
+BENCHES: dict[str, Callable[[], list[Row]]] = {"decide": decide.run, "commands": commands.run, "agent": agent.run, "cycle": cycle.run, "cycle_gcp": cycle_gcp.run}
 
 
 def main() -> int:

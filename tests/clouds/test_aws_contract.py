@@ -10,6 +10,7 @@ from reaper.model.resource import Place, ResourceId
 from reaper.ports import Cloud
 from tests.clouds.conftest import rid
 from tests.contracts.cloud_contract import CloudContract, CloudHarness
+from tests.contracts.cloud_stories import CloudStories
 from tests.fakes.faults import Faults, carried_out_then, fails, refuse
 from tests.fakes.moto_ec2 import ACCOUNT, MotoEc2
 
@@ -23,8 +24,8 @@ class AwsHarness:
         self._moto = moto
         self._faults = faults
 
-    def launch(self, name: str, place: Place) -> ResourceId:
-        return rid(self._moto.launch(name, region=place.name), place.name)
+    def launch(self, name: str, place: Place, **tags: str) -> ResourceId:
+        return rid(self._moto.launch(name, region=place.name, type="p3.2xlarge", **tags), place.name)
 
     def protect_from_stop(self, resource: ResourceId) -> None:
         self._moto.do("modify_instance_attribute", resource.place, InstanceId=resource.native, DisableApiStop={"Value": True})
@@ -36,7 +37,7 @@ class AwsHarness:
         self._faults.on("DescribeInstances", refuse("InternalError", status=500), times=99, region=place.name)
 
     def refuse_protection_reads(self) -> None:
-        self._faults.on("DescribeInstanceAttribute", refuse("UnauthorizedOperation", status=403))
+        self._faults.on("DescribeInstanceAttribute", refuse("UnauthorizedOperation", status=403), times=99)
 
     def lose_answer(self, verb: str) -> None:
         self._faults.on(_OPERATIONS[verb], carried_out_then(fails(lambda url: ReadTimeoutError(endpoint_url=url))))
@@ -55,6 +56,12 @@ class AwsHarness:
 
 
 class TestAws(CloudContract):
+    @pytest.fixture
+    def harness(self, make_cloud: Callable[..., AwsCloud], moto: MotoEc2, faults: Faults) -> CloudHarness:
+        return AwsHarness(make_cloud("us-east-1", "eu-central-1"), moto, faults)
+
+
+class TestAwsStories(CloudStories):
     @pytest.fixture
     def harness(self, make_cloud: Callable[..., AwsCloud], moto: MotoEc2, faults: Faults) -> CloudHarness:
         return AwsHarness(make_cloud("us-east-1", "eu-central-1"), moto, faults)

@@ -24,8 +24,8 @@ class CloudHarness(Protocol):
     cloud: Cloud
     places: tuple[Place, Place]
 
-    def launch(self, name: str, place: Place) -> ResourceId:
-        """A running GPU machine."""
+    def launch(self, name: str, place: Place, **tags: str) -> ResourceId:
+        """A running GPU machine: one V100, and no local disks."""
         ...
 
     def protect_from_stop(self, resource: ResourceId) -> None: ...
@@ -138,7 +138,7 @@ class CloudContract:
         with pytest.raises(Protected, match=str(resource)):
             harness.cloud.stop(resource)
         assert harness.cloud.get(resource).state is InstanceState.RUNNING
-        assert harness.tries("stop") == 1
+        assert harness.tries("stop") <= 1  # where the cloud itself knows no such protection, the adapter keeps it and sends nothing
 
     def test_a_protection_that_cannot_be_read_is_not_known_and_says_why(self, harness: CloudHarness) -> None:
         resource = harness.launch("m", harness.places[0])

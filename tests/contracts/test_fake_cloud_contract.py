@@ -10,6 +10,7 @@ from reaper.model.resource import Place, ResourceId
 from reaper.ports import Cloud
 from tests.builders import instance
 from tests.contracts.cloud_contract import CloudContract, CloudHarness
+from tests.contracts.cloud_stories import CloudStories
 from tests.fakes.clock import ManualClock
 from tests.fakes.cloud import FakeCloud
 from tests.scenarios.world import ACCOUNT
@@ -22,9 +23,9 @@ class FakeHarness:
         self.places = (Place("aws", ACCOUNT, "us-east-1"), Place("aws", ACCOUNT, "eu-central-1"))
         self._fake.places.update(self.places)
 
-    def launch(self, name: str, place: Place) -> ResourceId:
+    def launch(self, name: str, place: Place, **tags: str) -> ResourceId:
         resource = ResourceId(place.cloud, place.account, place.name, "instance", f"i-{name}")
-        self._fake.put(instance(resource.native, id=resource, name=name))
+        self._fake.put(instance(resource.native, id=resource, name=name, tags=tags, gpu_model="V100"))
         return resource
 
     def protect_from_stop(self, resource: ResourceId) -> None:
@@ -40,7 +41,7 @@ class FakeHarness:
         self._fake.stop_protected.update(dict.fromkeys(self._fake.machines))
 
     def lose_answer(self, verb: str) -> None:
-        (resource,) = self._fake.machines
+        resource = next(iter(self._fake.machines))
         self._fake.get(resource)  # what is on its way arrives when it is looked at
         self._fake.lose_answer(verb, AnswerLost(f"{verb} {resource}: read timed out"))
 
@@ -55,6 +56,12 @@ class FakeHarness:
 
     def unknown(self) -> ResourceId:
         return ResourceId("aws", ACCOUNT, "us-east-1", "instance", "i-0123456789abcdef0")
+
+
+class TestFakeStories(CloudStories):
+    @pytest.fixture
+    def harness(self) -> CloudHarness:
+        return FakeHarness()
 
 
 class TestFake(CloudContract):

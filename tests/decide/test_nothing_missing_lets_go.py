@@ -42,6 +42,8 @@ ALLOWED = {
     ("instance", "placement_group"): "the gang is joined beforehand, see test_gather",
     ("instance", "local_store", EMPTY): "its agent shows a disk all the same, which is looked at",
     ("instance", "local_disks"): "at least one has to be reported, and every reported one is looked at",
+    ("instance", "spot_stops"): "asked of spot machines only, which are held unless it is so",
+    ("instance", "stop_saves_local"): KEPT_ASIDE,
     ("instance", "volumes"): KEPT_ASIDE,
     ("instance", "interfaces"): KEPT_ASIDE,
     ("instance", "managed_instead"): SHOWN,

@@ -197,7 +197,7 @@ class Stage:
         (host.folder / "token").write_text(token)
         (host.folder / "token").chmod(0o600)
         (host.folder / "agent.toml").write_text(
-            f'reaper = "http://127.0.0.1:{self.port}"\ntoken_file = "{host.folder}/token"\nresource = "{host.id}"\n'
+            f'reaper = "http://127.0.0.1:{self.port}"\ntoken_file = "{host.folder}/token"\n{self.identity_lines(host)}'
             f'state_dir = "{host.folder}/state"\nspool_dir = "{host.folder}/spool"\nwindow = "2s"\nbeat = "250ms"\n'
         )
         spare = self.folder / "spare-cores"
@@ -207,6 +207,10 @@ class Stage:
         line = [sys.executable, "-m", "agent", "run", "--config", str(host.folder / "agent.toml")]
         with (host.folder / "agent.log").open("ab") as log:
             host.agent = subprocess.Popen(line, env=env, stderr=log, stdout=log, cwd=host.folder)
+
+    def identity_lines(self, host: Host) -> str:
+        """How the agent learns who it is."""
+        return f'resource = "{host.id}"\n'
 
     def _token(self, host: Host) -> str:
         if host.name == "idle":  # as an operator does it

@@ -1,6 +1,9 @@
 """
 Hold what is not plain on-demand: a one-time spot machine cannot be stopped, only ended, and that is never the answer to a
 stop that was refused; a persistent one may not come back.
+
+A spot machine of which the cloud says that it may be stopped and keeps its disks is none of that: it can be ended by the
+cloud at any time anyway.
 """
 
 from datetime import datetime
@@ -26,6 +29,8 @@ def spot(facts: Facts, now: datetime) -> Finding | None:
     if facts.instance.root == "instance-store":
         return hold(NAME, "its root disk is an instance store: it cannot be stopped, only ended", change="its owner ending it")
     if lifecycle is Lifecycle.ON_DEMAND:
+        return None
+    if lifecycle is Lifecycle.SPOT and facts.instance.spot_stops:
         return None
     if lifecycle is None:
         return hold(NAME, "how it is paid for is not known", change="a listing that says so")

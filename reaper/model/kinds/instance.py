@@ -12,6 +12,8 @@ class InstanceState(StrEnum):
     RUNNING = "running"
     STOPPING = "stopping"
     STOPPED = "stopped"
+    SUSPENDING = "suspending"
+    SUSPENDED = "suspended"  # memory kept: neither running nor stopped, and no start of ours
     TERMINATING = "terminating"
     TERMINATED = "terminated"
     UNKNOWN = "unknown"  # a word we do not know: nothing may be done about it
@@ -55,7 +57,10 @@ class Instance:
     ``tenancy``: "default", "dedicated" or "host"; ``host``: the dedicated host it is on. ``reservation``: the capacity
     reservation it runs in, which is paid for either way; ``reserved_only``: whether it can start nowhere else.
     ``public_address``: the one it has, ``address_kept``: whether it keeps it through a stop. ``hourly_usd``: its list price,
-    None: not known. ``fell_back``: what a start that did not last met, by the state reason of a stopped machine. ``given``: what its account says of "owner", "project" and "environment" where no tag does.
+    None: not known. ``fell_back``: what a start that did not last met, by the state reason of a stopped machine. ``given``:
+    what its account says of "owner", "project" and "environment" where no tag does. ``spot_stops``: whether a spot machine may
+    be stopped and keeps its disks (Google's may, EC2's one-time ones may not). ``stop_saves_local``: whether a stop first
+    saves what is on its local disks, which takes long.
     """
 
     id: ResourceId
@@ -88,6 +93,8 @@ class Instance:
     hourly_usd: float | None = None
     given: dict[str, str] | None = None
     fell_back: Hindrance | None = None
+    spot_stops: bool | None = None
+    stop_saves_local: bool | None = None
 
     @property
     def title(self) -> str:

@@ -31,3 +31,17 @@ def test_a_root_disk_that_a_stop_would_end_is_held_whatever_the_policy_says_of_l
 
     check(spot, facts(instance=machine, policies=(policy(local_nvme="discard"),)), "root disk is an instance store")
     check(spot, facts(instance=instance(root="ebs")), None)
+
+
+def test_a_spot_machine_that_keeps_its_disks_when_stopped_passes():
+    check(spot, facts(instance=instance(lifecycle=Lifecycle.SPOT, spot_stops=True)), None)
+
+
+@pytest.mark.parametrize("stops", [None, False])
+def test_a_spot_machine_that_does_not_or_may_not_is_held(stops):
+    check(spot, facts(instance=instance(lifecycle=Lifecycle.SPOT, spot_stops=stops)), "lifecycle spot")
+
+
+@pytest.mark.parametrize("lifecycle", [kind for kind in Lifecycle if kind not in (Lifecycle.ON_DEMAND, Lifecycle.SPOT)], ids=str)
+def test_what_is_said_of_spot_machines_lets_no_other_go(lifecycle):
+    check(spot, facts(instance=instance(lifecycle=lifecycle, spot_stops=True)), f"lifecycle {lifecycle}")

@@ -1,0 +1,184 @@
+"""
+One instance as Google's client has it, with what its type and its resource policies say, as our Instance. Pure.
+
+It takes the protocol buffer message itself: the wrapper around it costs as much again as all that is done here.
+https://cloud.google.com/compute/docs/reference/rest/v1/instances
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from reaper.clouds.gcp.labels import as_tags
+from reaper.clouds.gcp.owners import METADATA, owner
+from reaper.clouds.gcp.types import NOTHING_KNOWN, TypeFacts, gpus_of
+from reaper.model.kinds.instance import Instance, InstanceState, Lifecycle
+from reaper.model.resource import ResourceId
+
+# Google's word for a stopped machine is TERMINATED, newer answers say STOPPED; one that was deleted is not there.
+# https://cloud.google.com/compute/docs/instances/instance-lifecycle
+_STATES = {
+    "PROVISIONING": InstanceState.PENDING,
+    "STAGING": InstanceState.PENDING,
+    "PENDING": InstanceState.PENDING,
+    "RUNNING": InstanceState.RUNNING,
+    "PENDING_STOP": InstanceState.STOPPING,
+    "STOPPING": InstanceState.STOPPING,
+    "DEPROVISIONING": InstanceState.STOPPING,
+    "TERMINATED": InstanceState.STOPPED,
+    "STOPPED": InstanceState.STOPPED,
+    "SUSPENDING": InstanceState.SUSPENDING,
+    "SUSPENDED": InstanceState.SUSPENDED,
+}  # REPAIRING is none of these: the machine broke, and comes back by itself
+
+SCHEDULE, PLACEMENT, OTHER = "schedule", "placement", "other"
+"""What a resource policy does: Google starts and stops the machine itself; machines lie close together; neither."""
+
+_MODELS = {"STANDARD": Lifecycle.ON_DEMAND, "SPOT": Lifecycle.SPOT, "RESERVATION_BOUND": Lifecycle.CAPACITY_BLOCK}
+
+
+def policy_kind(raw: Any) -> str:
+    """Of one ResourcePolicy message."""
+    if raw.HasField("instance_schedule_policy"):
+        return SCHEDULE
+    return PLACEMENT if raw.HasField("group_placement_policy") or raw.HasField("workload_policy") else OTHER
+
+
+def policy_key(link: str) -> str:
+    """The part of a link that does not depend on how Google was reached: "projects/p/regions/r/resourcePolicies/n"."""
+    return link[link.find("projects/") :]
+
+
+def parse_instance(
+    raw: Any, *, project: str, zone: str, types: Mapping[str, TypeFacts], policies: Mapping[str, str], preserve: bool = False
+) -> Instance:
+    """
+    One Instance message. Whatever is missing is None, a word that we do not know is UNKNOWN or OTHER. ``preserve``: a stop of
+    ours has Google save what is on local SSDs.
+
+    Raises ValueError without a numeric id: a listing with a nameless machine in it is not complete.
+    """
+    number = raw.id
+    if not number:
+        raise ValueError(f"the listing of {project} holds an instance without an id in {zone}")
+    type_name = _tail(raw.machine_type) or "unknown"
+    facts = types.get(type_name, NOTHING_KNOWN)
+    state = _STATES.get(raw.status, InstanceState.UNKNOWN)
+    labels = dict(raw.labels)
+    attached = [(_tail(a.accelerator_type), a.accelerator_count) for a in raw.guest_accelerators]
+    gpus, gpu_model = gpus_of(attached) if attached else (facts.gpus, facts.gpu_model)
+    scratch, volumes = _disks(raw.disks)
+    group, schedule = _policies(raw.resource_policies, policies)
+    started = _moment(raw.last_start_timestamp)
+    lifecycle = _lifecycle(raw)
+    reservation, reserved_only = _reservation(raw)
+    return Instance(
+        id=ResourceId("gcp", project, zone, "instance", str(number)),
+        type=type_name,
+        state=state,
+        name=raw.name or None,
+        tags=as_tags(labels),
+        launched_at=started or _moment(raw.creation_timestamp),
+        changed_at=_changed_at(raw, state, started),
+        state_reason=raw.status_message or None,
+        gpus=gpus,
+        gpu_model=gpu_model,
+        lifecycle=lifecycle,
+        local_store=_local_store(scratch, facts, known=len(volumes) > 0),
+        managed_by=owner(labels, {item.key: item.value for item in raw.metadata.items if item.key in METADATA})
+        or ("Cloud TPU, whose chips a stop of their host does not stop" if facts.tpu else None)
+        or schedule,
+        placement_group=group,
+        volumes=volumes,
+        interfaces=tuple(sorted(f"{nic.name}@{_tail(nic.subnetwork) or _tail(nic.network)}" for nic in raw.network_interfaces)),
+        local_disks=max(scratch, facts.local_disks or 0) or facts.local_disks,
+        spot_stops=True if lifecycle is Lifecycle.SPOT else None,
+        zone=zone,
+        tenancy="host" if raw.scheduling.node_affinities else None,
+        reservation=reservation,
+        reserved_only=reserved_only,
+        stop_saves_local=True if preserve and scratch else None,
+    )
+
+
+def has_local_ssd(raw: Any) -> bool:
+    return any(disk.type_ == "SCRATCH" for disk in raw.disks)
+
+
+def _disks(disks: Any) -> tuple[int, tuple[str, ...]]:
+    """How many local SSDs, and the names of the disks that stay."""
+    scratch, kept = 0, []
+    for disk in disks:
+        if disk.type_ == "SCRATCH":
+            scratch += 1
+        else:
+            kept.append(_tail(disk.source) or disk.device_name)
+    kept.sort()
+    return scratch, tuple(kept)
+
+
+def _local_store(scratch: int, facts: TypeFacts, known: bool) -> bool | None:
+    """``known``: the answer spoke of disks at all; a machine without any cannot be, so then it did not."""
+    if scratch or facts.local_disks:
+        return True
+    return False if known else None
+
+
+def _lifecycle(raw: Any) -> Lifecycle | None:
+    scheduling = raw.scheduling
+    if scheduling.preemptible:
+        return Lifecycle.SPOT
+    word = scheduling.provisioning_model
+    if not word and not scheduling.ByteSize():
+        return None
+    return _MODELS.get(word, Lifecycle.OTHER) if word else Lifecycle.ON_DEMAND  # older machines have no word, and are plain
+
+
+def _reservation(raw: Any) -> tuple[str | None, bool | None]:
+    """The reservation that it runs in, and whether it may run in no other capacity. "Any" alone says neither."""
+    used = raw.resource_status.reservation_consumption_info.consumed_reservation if raw.HasField("resource_status") else ""
+    if not raw.HasField("reservation_affinity"):
+        return (_tail(used), False) if used else (None, None)
+    affinity = raw.reservation_affinity
+    if affinity.consume_reservation_type == "SPECIFIC_RESERVATION":
+        return _tail(used or next(iter(affinity.values), "")) or "that is not named", True
+    return (_tail(used), False) if used else (None, None)
+
+
+def _policies(links: Any, policies: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """(the placement it shares, who else starts and stops it). A policy that could not be read may be any of them."""
+    group = schedule = None
+    for link in links:
+        kind, name = policies.get(policy_key(link)), _tail(link)
+        if kind in (PLACEMENT, None):
+            group = group or name
+        if kind == SCHEDULE:
+            schedule = f"Google's instance schedule {name}, which starts and stops it by itself"
+        elif kind is None and schedule is None:
+            schedule = f"the resource policy {name}, which could not be read and may be a schedule of Google's"
+    return group, schedule
+
+
+def _changed_at(raw: Any, state: InstanceState, started: datetime | None) -> datetime | None:
+    """When it came into the state it is in. A stop that is older than the start is not the one that it is in now."""
+    if state is InstanceState.RUNNING:
+        return started
+    if state is InstanceState.SUSPENDED:
+        return _moment(raw.last_suspended_timestamp)
+    stopped = _moment(raw.last_stop_timestamp) if state is InstanceState.STOPPED else None
+    return stopped if stopped is not None and (started is None or stopped >= started) else None
+
+
+def _moment(text: str) -> datetime | None:
+    """RFC 3339 with any offset. What cannot be read is not known, and an empty one is no epoch."""
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment.astimezone(UTC) if moment.tzinfo is not None else None
+
+
+def _tail(link: str) -> str:
+    return link.rpartition("/")[2]

@@ -1,0 +1,76 @@
+"""
+The pages of an aggregated listing as zones, each whole or not known.
+
+Every page speaks of every scope; one without a result on that page says so with a warning, which is all that an empty
+zone is. Any other warning, and every scope among the unreachable ones, means that machines may be missing there:
+https://cloud.google.com/compute/docs/reference/rest/v1/instances/aggregatedList. Pure.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from reaper.model.kinds.instance import Instance
+
+EMPTY = "NO_RESULTS_ON_PAGE"
+
+
+@dataclass(slots=True)
+class Zones:
+    """``machines``: zone to its instances. ``failed``: zone to why it is not whole. ``all_failed``: why none is."""
+
+    machines: dict[str, list[Instance]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    failed_regions: dict[str, str] = field(default_factory=dict)
+    all_failed: str | None = None
+
+    def why_not(self, zone: str) -> str | None:
+        """Why the zone is not known; None: all of its machines are here. One of which no page spoke is not known."""
+        if self.all_failed is not None:
+            return self.all_failed
+        region = next((why for name, why in self.failed_regions.items() if zone.startswith(f"{name}-")), None)
+        silent = None if zone in self.machines else "no page of the listing speaks of it"
+        return self.failed.get(zone) or region or silent
+
+
+def zones_of(pages: Iterable[Any], read: Callable[[str, Iterable[Any]], Iterable[Instance]]) -> Zones:
+    """
+    From InstanceAggregatedList messages, in order, each of which can be dropped before the next one comes. ``read``: makes
+    ours of one zone's Instance messages; a ValueError of it makes the zone unknown.
+    """
+    found = Zones()
+    for page in pages:
+        for scope, scoped in page.items.items():
+            _scope(found, scope, scoped, read)
+        for scope in page.unreachables:
+            _lost(found, scope, "Google cannot reach it at the moment")
+        if page.HasField("warning") and page.warning.code not in ("", EMPTY):
+            named = [item.value for item in page.warning.data if item.key in ("scope", "zone")]
+            for scope in named or [""]:
+                _lost(found, scope, f"Google warns: {page.warning.code}")
+    return found
+
+
+def _scope(found: Zones, scope: str, scoped: Any, read: Callable[[str, Iterable[Any]], Iterable[Instance]]) -> None:
+    kind, _, zone = scope.partition("/")
+    if kind != "zones":
+        return
+    known = found.machines.setdefault(zone, [])
+    try:
+        known += read(zone, scoped.instances)
+    except (ValueError, TypeError) as error:
+        found.failed[zone] = f"the listing is not understood: {error}"
+    if scoped.HasField("warning") and scoped.warning.code != EMPTY:
+        found.failed[zone] = f"Google warns: {scoped.warning.code or 'without saying of what'}"
+
+
+def _lost(found: Zones, scope: str, why: str) -> None:
+    """"zones/us-east1-b", with or without a project before it; a region is all of its zones; anything else is everything."""
+    kind, name = ("", *scope.split("/"))[-2:]
+    if kind == "zones":
+        found.failed[name] = why
+        found.machines.setdefault(name, [])
+    elif kind == "regions":
+        found.failed_regions[name] = why
+    else:
+        found.all_failed = f"{why} ({scope})" if scope else why
