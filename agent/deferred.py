@@ -16,26 +16,24 @@ def deferred(*names: str) -> Iterator[None]:
     when something of it is first asked for. A module that is loaded already is left as
     it is, and so are imports afterwards.
     """
-    placed = {name: _standin(name) for name in names if name not in sys.modules}
-    sys.modules.update(placed)
+    placed = [_StandIn(name) for name in names if name not in sys.modules]
+    sys.modules.update({standin.__name__: standin for standin in placed})
     try:
         yield
     finally:
-        for name, standin in placed.items():
-            _leave(name, standin)
+        for standin in placed:
+            standin.leave()
 
 
-def _standin(name: str) -> types.ModuleType:
-    module = types.ModuleType(name)
+class _StandIn(types.ModuleType):
+    def __bool__(self) -> bool:
+        """`logging` asks so whether asyncio is loaded."""
+        return False
 
-    def ask(attribute: str) -> Any:
-        _leave(name, module)
-        return getattr(importlib.import_module(name), attribute)
+    def __getattr__(self, attribute: str) -> Any:
+        self.leave()
+        return getattr(importlib.import_module(self.__name__), attribute)
 
-    module.__getattr__ = ask  # type: ignore[method-assign]  # PEP 562
-    return module
-
-
-def _leave(name: str, module: types.ModuleType) -> None:
-    if sys.modules.get(name) is module:
-        del sys.modules[name]
+    def leave(self) -> None:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
