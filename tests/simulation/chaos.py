@@ -13,7 +13,9 @@ from uuid import uuid4
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.decision import Action
 from reaper.model.kinds.instance import InstanceState
+from reaper.model.mark import Stage
 from reaper.model.plan import Approval, Outcome
+from reaper.model.resource import Place
 from reaper.ports import Message
 from reaper.service import snooze as snoozes
 from reaper.service.fleet import write_jumps
@@ -23,6 +25,7 @@ from tests.simulation.cloud import CloudWeather
 from tests.simulation.fleet import Machine
 from tests.simulation.lives import DAY, HOUR, MINUTE, forgotten
 from tests.simulation.seats import Trap
+from tests.simulation.settings import ACCOUNT, REGIONS
 from tests.simulation.truth import Track
 from tests.simulation.world import World
 
@@ -51,10 +54,19 @@ def plan(world: World) -> None:
             latency=(0.05, dice.choice((0.5, 2.0))), slow=dice.choice((0.0, 0.02)), throttled=dice.choice((0.0, 0.01, 0.05)), lost=dice.choice((0.0, 0.1)),
             refused=dice.choice((0.0, 0.1)), empty=dice.choice((0.0, 0.01)), ignored=dice.choice((0.0, 0.05)), get_lag=dice.choice((0.0, 2.0)),
         )  # fmt: skip
+    if "ignored" in world.fleet.focus:
+        world.cloud.weather = replace(world.cloud.weather, ignored=0.3, refused=0.4)
+    if "lost" in world.fleet.focus:
+        world.cloud.weather = replace(world.cloud.weather, lost=0.5)
+    if "region-at-first" in world.fleet.focus or (weather == 2 and dice.random() < 0.05):
+        world.cloud.failed_until[Place("aws", ACCOUNT, REGIONS[1])] = dice.uniform(2, 30) * HOUR
+        world.count("region fails")
     for event in EVENTS:
         often = event.often[weather] * (len(world.machines) if event.per_machine else 1)
         if event.name in world.fleet.focus:
             often = max(often * 5, 6.0 if not event.per_machine else 1.0 * len(world.machines))
+        if event.name == "usurped" and event.name in world.fleet.focus:
+            often = 400.0
         t = 0.0
         while often > 0:
             t += dice.expovariate(often / DAY)
@@ -90,6 +102,9 @@ def _answer(world: World, dice: random.Random, machine: Machine, message: Messag
     """Some who are warned say "not now": the owner, or somebody who is not."""
     if dice.random() < (0.6 if "snooze" in world.fleet.focus else 0.12):
         world.after(dice.uniform(20.0, 8 * MINUTE), lambda: _snooze(world, dice, machine))
+    terms = world.settings.policies.get(message.policy or "")
+    if terms is not None and dice.random() < (0.8 if "late-snooze" in world.fleet.focus else 0.03):
+        world.after(terms.wait + dice.uniform(-1.0, 4.0) * world.settings.cycle, lambda: _snooze(world, dice, machine))
 
 
 def _snooze(world: World, dice: random.Random, machine: Machine | None = None) -> None:
@@ -230,7 +245,7 @@ def _edit(world: World, dice: random.Random) -> None:
     terms = settings.policies[name]
     what = dice.randrange(5)
     if what == 0:
-        world.edit(settings.edit(name, idle_for=terms.idle_for + dice.choice((-300.0, 600.0)) if terms.idle_for > 900 else 1800.0), f"edits idle of {name}")
+        world.edit(settings.edit(name, idle_for=dice.choice((0.75, 1.0)) * min(terms.idle_for, terms.held_for - 300.0) + 60.0), f"edits idle of {name}")
     elif what == 1:
         world.edit(settings.edit(name, wait=dice.choice((300.0, 480.0, 900.0))), f"edits the wait of {name}")
     elif what == 2:
@@ -334,7 +349,7 @@ def _cloned(world: World, dice: random.Random) -> None:
     machine.clone = clone
     world.count("machine cloned")
     world.say(f"{machine.life} {machine.id.native} is cloned, boot {clone.boot_id}")
-    left = dice.randint(2, 40)
+    left = dice.randint(2, 15)
 
     def speak(n: int) -> None:
         if machine.clone is not clone or n == 0 or world.calm:
@@ -343,7 +358,8 @@ def _cloned(world: World, dice: random.Random) -> None:
         window = clone.window(world.clock.t)
         if window is not None:
             window.origin = "clone"
-            world.send(machine, window)
+            if not agent.ails & {"mute", "dead"}:  # alone it could not be told from a machine that was booted again
+                world.send(machine, window)
         world.after(60.0, lambda: speak(n - 1))
 
     world.after(60.0, lambda: speak(left))
@@ -355,9 +371,9 @@ def _nothing(dice: random.Random) -> object:
     return life
 
 
-def _forged(world: World, dice: random.Random) -> None:
+def _forged(world: World, dice: random.Random, machine: Machine | None = None) -> None:
     """Somebody with a shared token, or another machine's, says that a machine is idle."""
-    machine = _any(world, dice)
+    machine = machine or _any(world, dice)
     if machine.agent is None:
         return
     agent = machine.agent
@@ -379,13 +395,13 @@ def _forged(world: World, dice: random.Random) -> None:
                 world.send(machine, window, shared=True, token=other if foreign else None)
         world.after(60.0, lambda: speak(n - 1))
 
-    speak(dice.randint(1, 60))
+    speak(dice.randint(1, 25))
 
 
 def _silenced_and_forged(world: World, dice: random.Random) -> None:
-    """The true agent is dead, and an unverified voice says that all is idle."""
-    _forged(world, dice)
+    """The true agent is silent, and an unverified voice says that all is idle."""
     machine = _any(world, dice)
+    _forged(world, dice, machine)
     if machine.agent is not None:
         machine.agent.ails.add("mute")
         world.after(dice.uniform(10 * MINUTE, 2 * HOUR), lambda: machine.agent.ails.discard("mute") if machine.agent else None)
@@ -518,10 +534,7 @@ def _throttle(world: World, dice: random.Random) -> None:
 
 
 def _place_fails(world: World, dice: random.Random) -> None:
-    places = sorted({(id.cloud, id.account, id.place) for id in world.machines})
-    from reaper.model.resource import Place
-
-    world.cloud.failed_until[Place(*dice.choice(places))] = world.clock.t + dice.uniform(2 * MINUTE, 2 * HOUR)
+    world.cloud.failed_until[Place("aws", ACCOUNT, dice.choice(REGIONS))] = world.clock.t + dice.uniform(2 * MINUTE, 2 * HOUR)
     world.count("region fails")
 
 
@@ -532,12 +545,23 @@ def _stale(world: World, dice: random.Random) -> None:
 
 
 def _clock_steps(world: World, dice: random.Random) -> None:
-    for process in world.processes.values():
+    for process in [p for p in world.processes.values() if len(world.processes) == 1 or dice.random() < 0.6]:
         step = dice.choice((-600.0, -40.0, -10.0, 10.0, 25.0, 45.0, 300.0, 7200.0))
         process.clock.off = step
         world.count("daemon's clock steps")
         world.say(f"the clock of {process.name} is {step:.0f} s off")
         world.after(dice.uniform(2 * MINUTE, 30 * MINUTE), lambda process=process: setattr(process.clock, "off", 0.0))
+
+
+def _usurped(world: World, dice: random.Random) -> None:
+    """The standby's clock leaps ahead just as something is due, so that the leader's lease looks run out to it."""
+    leads = world.judge.leases[-1][1] if world.judge.leases else None
+    if any(mark.stage is Stage.DUE for mark in world.people.marks().values()):
+        for process in [p for p in world.processes.values() if p.name != leads]:
+            process.clock.off = 7200.0
+            world.count("daemon's clock steps")
+            world.say(f"the clock of {process.name} leaps ahead")
+            world.after(4 * MINUTE, lambda process=process: setattr(process.clock, "off", 0.0))
 
 
 def _restore(world: World, dice: random.Random) -> None:
@@ -573,16 +597,16 @@ _NO_PRESSURE = Pressure(30 * DAY, 30 * DAY, DAY, 0.0)
 
 EVENTS: tuple[Misfortune, ...] = (
     Misfortune("snooze", (0.05, 0.05, 0.1), _snooze, per_machine=True),
-    Misfortune("keep-until", (0.03, 0.03, 0.15), _keep_until, per_machine=True),
+    Misfortune("keep-until", (0.03, 0.03, 0.06), _keep_until, per_machine=True),
     Misfortune("protect", (0.1, 0.1, 1.0), _protect),
-    Misfortune("tags", (0.1, 0.1, 2.0), _scope),
+    Misfortune("tags", (0.1, 0.1, 1.0), _scope),
     Misfortune("console", (0.1, 0.1, 1.0), _start_and_stop),
-    Misfortune("edit", (0.1, 0.1, 1.5), _edit),
-    Misfortune("break", (0.0, 0.0, 0.5), _break),
-    Misfortune("brake", (0.05, 0.05, 0.5), _brake),
+    Misfortune("edit", (0.1, 0.1, 0.8), _edit),
+    Misfortune("break", (0.0, 0.0, 0.3), _break),
+    Misfortune("brake", (0.05, 0.05, 0.3), _brake),
     Misfortune("close-breakers", (0.5, 0.5, 1.0), _close_breakers),
-    Misfortune("mute", (0.0, 0.5, 0.5), _mute, per_machine=True),
-    Misfortune("ail", (0.0, 0.0, 1.0), _ail, per_machine=True),
+    Misfortune("mute", (0.0, 0.5, 0.3), _mute, per_machine=True),
+    Misfortune("ail", (0.0, 0.0, 0.5), _ail, per_machine=True),
     Misfortune("blind-late", (0.0, 0.0, 3.0), _blind_late),
     Misfortune("drop-in", (0.0, 0.0, 2.0), _drop_in),
     Misfortune("paused", (0.0, 0.0, 1.0), _paused),
@@ -600,6 +624,7 @@ EVENTS: tuple[Misfortune, ...] = (
     Misfortune("region", (0.0, 0.0, 0.5), _place_fails),
     Misfortune("stale", (0.0, 0.0, 1.0), _stale),
     Misfortune("clock", (0.0, 0.0, 1.0), _clock_steps),
+    Misfortune("usurped", (0.0, 0.0, 0.5), _usurped, per_machine=True),
     Misfortune("restore", (0.0, 0.0, 0.3), _restore),
     Misfortune("channel", (0.0, 0.1, 0.7), _channel_down),
 )

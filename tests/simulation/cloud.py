@@ -50,6 +50,7 @@ class SimCloud:
     stop_protected: dict[ResourceId, bool | None] = field(default_factory=dict)
     failed_until: dict[Place, float] = field(default_factory=dict)
     lag_until: float = 0.0
+    read_at: dict[tuple[str, ResourceId], float] = field(default_factory=dict)
 
     def put(self, machine: Instance) -> None:
         self.machines[machine.id] = machine
@@ -89,6 +90,7 @@ class SimCloud:
         return tuple(answers)
 
     def get(self, who: str, resource: ResourceId) -> Instance:
+        self.read_at[who, resource] = self.clock.t
         self._spend()
         self._fail("get")
         if resource not in self.machines:

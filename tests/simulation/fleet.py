@@ -114,7 +114,7 @@ def _settings(fleet: Fleet) -> Settings:
         local = "if-empty" if "local-disk" in fleet.focus else dice.choice(("hold", "if-empty", "discard"))
         return Terms(
             tag, idle_for=dice.choice(idle) * MINUTE, held_for=dice.choice(held) * MINUTE, wait=wait, quiet=quiet, via=via,
-            min_age=dice.choice((5, 10, 20)) * MINUTE, local_nvme=local, snooze_up_to=dice.choice((1, 2, 5)) * DAY, scarce=("p5.48xlarge",), **more,
+            min_age=(120 if fleet.odds("young", 0.05) else dice.choice((5, 10, 20))) * MINUTE, local_nvme=local, snooze_up_to=dice.choice((1, 2, 5)) * DAY, scarce=("p5.48xlarge",), **more,
         )  # type: ignore[arg-type] # fmt: skip
 
     ended = dice.choice((5, 10, 20)) * MINUTE if fleet.odds("job-ended", 0.5) else None
@@ -170,7 +170,6 @@ def _add(fleet: Fleet, group: str | None, given: tuple[str, str, Life] | None) -
         policy, type_, life = given
         model, gpus = TYPES[type_]
         life_name = "gang"
-        id = replace(id, place=REGIONS[0])
     else:
         terms = fleet.settings.policies.get(policy, fleet.settings.policies["exploration"])
         make: Callable[..., Life] = LIVES[life_name]

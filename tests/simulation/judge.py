@@ -21,6 +21,10 @@ from tests.simulation.useful import Usefulness
 MOST_VIOLATIONS = 5
 
 
+class Enough(BaseException):
+    """One violation is all that was asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
     rule: str
@@ -60,7 +64,7 @@ class Judge:
         self.shields = Shields(world, self)
         self.spending = Spending(world, self)
         self.useful = Usefulness(world, self)
-        self.first_seq = 0
+        self._last_cycle: str | None = None
 
     # --- what the world tells --------------------------------------------------------------------------------------------
 
@@ -68,6 +72,8 @@ class Judge:
         self.world.say(f"*** {rule}: {text}")
         if len(self.violations) < MOST_VIOLATIONS:
             self.violations.append(Violation(rule, text, self.world.told[-1][:14]))
+        if self.world.one_is_enough:
+            raise Enough
 
     def verb(self, verb: str, machine: Machine, process: Process) -> None:
         case = self._case(verb, machine, process)
@@ -104,7 +110,10 @@ class Judge:
                 self.anew.append((t, name, f"a change of policy {name}"))
 
     def cycle_ends(self, process: Process) -> None:
-        if process.result is not None:
+        """A cycle came to its end if it wrote that down; what breaks off after that changes nothing."""
+        kept = self.world.people.fact("last_cycle_at")
+        if kept != self._last_cycle:
+            self._last_cycle = kept
             self.done.append(self.world.clock.t)
 
     def went_down(self, machine: Machine, who: str) -> None:
@@ -115,6 +124,10 @@ class Judge:
         self.down_by_us.add(machine.id)
         instance = self.world.cloud.machines[machine.id]
         self.stops.append(Stop(self.world.clock.t, machine, "", self.spending.price(instance)))
+
+    def goes_up(self, machine: Machine, who: str) -> None:
+        if who != "people":
+            self.spending.starts.append(self.world.clock.t)
 
     def came_up(self, machine: Machine) -> None:
         self.up_since[machine.id] = self.world.clock.t
@@ -136,6 +149,7 @@ class Judge:
         """The store is as it was at ``taken``: what was said and spent since is forgotten, and people are warned anew."""
         now = self.world.clock.t
         self.anew.append((now, None, "a restored store"))
+        self.leases.clear()
         for machine in self.world.machines.values():
             machine.snoozed = [span for span in machine.snoozed if span[0] <= taken]
         self.shields.restored(taken)
@@ -166,7 +180,7 @@ class Judge:
         slack = world.wire[1] + 1.0 + (65.0 if world.faults["daemon's clock steps"] else 0.0)
         return Case(
             self, world, machine, process, force, terms, instance, world.cloud.as_it_was(machine.id, now - rules.READ_TO_CALL - 1.0 - lag),
-            opened[0] if opened else None, now, self.newest(machine), warned[0], warned[1], slack,
+            opened[0] if opened else None, len([a for a in world.people.attempts(open_only=True, resource=machine.id)]), now, self.newest(machine), warned[0], warned[1], slack,
         )  # fmt: skip
 
     def newest(self, machine: Machine) -> Heard | None:
@@ -374,11 +388,8 @@ class Spending:
 
     def refuses(self, case: Case) -> str | None:
         if case.attempt is not None and case.attempt.action.value == "start":
-            self.starts = [t for t in self.starts if case.now - t < 50.0]
-            if len(self.starts) + 1 > case.settings.starts_per_minute:
-                return f"{len(self.starts) + 1} starts within a minute"
-            self.starts.append(case.now)
-            return None
+            lately = sum(1 for t in self.starts if case.now - t < 50.0)
+            return f"{lately + 1} starts within a minute" if lately + 1 > case.settings.starts_per_minute else None
         gang = {m.id for m in self.judge.mates(case.machine)}
         wave = [s for s in self.judge.stops if s.machine.id in gang and case.now - s.at < 10 * MINUTE]
         others = [s for s in self.judge.stops if s not in wave]

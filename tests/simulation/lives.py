@@ -29,7 +29,7 @@ IDLE = Doing("idle")
 HELD = Doing("held", held=True, cores=0.01)
 
 
-def a_break(rng: random.Random, due: float, pressure: Pressure, longest: float = 14 * HOUR) -> float:
+def a_break(rng: random.Random, due: float, pressure: Pressure, longest: float = 7 * HOUR) -> float:
     """How long nothing is done. ``due``: how long it takes from the end of work until the reaper would act."""
     if rng.random() < pressure.malice:
         return max(20.0, due + rng.uniform(-6 * MINUTE, 5 * MINUTE))
@@ -105,7 +105,7 @@ def keeper(rng: random.Random, p: Pressure, gpus: int) -> Life:
     """Somebody's dead notebook: memory taken for days, then one day somebody is back."""
     while True:
         yield rng.uniform(5 * MINUTE, 30 * MINUTE), Doing("trying", gpu=0.7, cores=0.4, held=True)
-        yield a_break(rng, p.held + p.wait, p, longest=3 * DAY), HELD
+        yield a_break(rng, p.held + p.wait, p, longest=18 * HOUR), HELD
 
 
 def preparer(rng: random.Random, p: Pressure, gpus: int) -> Life:
@@ -123,7 +123,7 @@ def preparer(rng: random.Random, p: Pressure, gpus: int) -> Life:
 def forgotten(rng: random.Random, p: Pressure, gpus: int) -> Life:
     yield rng.uniform(5 * MINUTE, HOUR), Doing("trying", gpu=0.5, cores=0.4, held=True)
     while True:
-        yield a_break(rng, p.idle + p.wait, replace(p, malice=0.2), longest=2 * DAY), IDLE
+        yield a_break(rng, p.idle + p.wait, replace(p, malice=0.2), longest=12 * HOUR), IDLE
         yield rng.uniform(5 * MINUTE, HOUR), Doing("trying", gpu=0.5, cores=0.4, held=True)
 
 

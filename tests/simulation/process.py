@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from reaper.config.live import LiveConfiguration
-from reaper.errors import NotDelivered
 from reaper.model.policy import Configuration, Mode
 from reaper.ports import Message
 from reaper.service.announce import Announcer
@@ -20,7 +19,7 @@ from reaper.service.lead import Leader
 from reaper.service.watch import Watch
 from tests.simulation.clock import HostClock, SimClock
 from tests.simulation.cloud import CloudSeat, SimCloud
-from tests.simulation.seats import Memory, StoreSeat, Trap
+from tests.simulation.seats import Crash, Memory, StoreSeat, Trap
 from tests.simulation.settings import Settings
 
 
@@ -62,9 +61,8 @@ class Channel:
         self.name, self._world = name, world
 
     def send(self, message: Message) -> None:
-        self._world.on_message(self.name, message)  # raises NotDelivered
-        if False:
-            raise NotDelivered
+        """Raises NotDelivered."""
+        self._world.on_message(self.name, message)
 
 
 @dataclass(slots=True)
@@ -96,7 +94,11 @@ def start(world: Any, name: str, true: SimClock, cloud: SimCloud, store: Any, me
 
     def trap() -> Trap | None:
         process = box.get("it")
-        return process.trap if process is not None and process.armed else None
+        if process is None or not process.armed:
+            return None
+        if not process.alive:
+            raise Crash("killed from outside")
+        return process.trap
 
     def around(label: str, call: Callable[[], object]) -> object:
         now = trap()

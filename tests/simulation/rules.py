@@ -43,6 +43,7 @@ class Case:
     instance: Instance
     before: Instance
     attempt: Attempt | None
+    opened: int
     now: float
     look: Heard | None
     warned_at: float | None
@@ -104,10 +105,38 @@ def led(case: Case) -> str | None:
     mine = [lease for _, name, lease in case.judge.leases if name == case.process.name and lease.epoch == case.attempt.epoch]
     if not mine:
         return f"{case.process.name} never held the lease of epoch {case.attempt.epoch}"
-    newest = max((lease.epoch, at, name) for at, name, lease in case.judge.leases)
-    if newest[0] > case.attempt.epoch and newest[1] < case.now - READ_TO_CALL - 1.0:
-        return f"{newest[2]} leads since {case.now - newest[1]:.0f} s"
+    intent_at = case.world.clock.seconds(case.attempt.intent_at) - case.process.clock.off
+    taken = [(at, name) for at, name, lease in case.judge.leases if lease.epoch > case.attempt.epoch and at < intent_at - 0.5]
+    return f"{taken[0][1]} had taken the lease {intent_at - taken[0][0]:.0f} s before the intent" if taken else None
+
+
+def clocks_agree(case: Case) -> str | None:
+    """Nothing is taken away by a clock that is more than half a minute off the cloud's."""
+    return f"our clock is {case.process.clock.off:.0f} s off the cloud's" if abs(case.process.clock.off) > 30.0 else None
+
+
+def read_afresh(case: Case) -> str | None:
+    """From the fresh read to the call at most ten seconds."""
+    read = case.world.cloud.read_at.get((case.process.name, case.machine.id))
+    if read is None or case.now - read > READ_TO_CALL + 0.1:
+        return "it was not read afresh" if read is None else f"the fresh read was {case.now - read:.0f} s before the call"
     return None
+
+
+def not_hammered(case: Case) -> str | None:
+    """After tries that failed in a row the next one waits: five minutes, and twice as long each time."""
+    failures, last = 0, None
+    for attempt in case.world.people.attempts(resource=case.machine.id, limit=30):
+        if attempt.outcome is None:
+            continue
+        if attempt.outcome.value not in ("failed", "refused"):
+            break
+        failures, last = failures + 1, last or attempt
+    if last is None:
+        return None
+    ago = case.now - case.world.clock.seconds(last.outcome_at)
+    wait = min(5 * MINUTE * 2 ** (failures - 1), 6 * HOUR)
+    return f"its try number {failures + 1} comes {ago:.0f} s after the last one failed" if ago < wait - 5.0 - case.slack else None
 
 
 def one_call_per_intent(case: Case) -> str | None:
@@ -115,6 +144,8 @@ def one_call_per_intent(case: Case) -> str | None:
         return "no intent was written down before the call"
     if case.attempt.id in case.judge.called:
         return f"the intent {case.attempt.id} was called before"
+    if case.opened > 1:
+        return f"{case.opened} actions on it are open at once"
     return None
 
 
@@ -214,8 +245,8 @@ def idle_for_its_term(case: Case) -> str | None:
     track, end = case.machine.track, case.look.end
     begin = end - case.term + WINDOW
     for a, b in track.worked_in(begin, end - 20.0):
-        if b - a < 20.0 and not any(track.at((a + b) / 2).gpu > 0.05 for _ in (0,)):
-            continue
+        if b - a < 20.0 and track.at((a + b) / 2).gpu <= 0.05:
+            continue  # too little of a minute for a mean
         if case.judge.blink(case.machine, a, b):
             continue
         return f"it was {track.at(a).name} {end - b:.0f} s before the last look, and its term is {case.term:.0f} s"
@@ -312,7 +343,7 @@ def within_budgets(case: Case) -> str | None:
 
 
 STOP_RULES: tuple[Rule, ...] = (
-    only_where_enforced, kill_switch, breaker, led, one_call_per_intent, in_scope, not_claimed, not_protected, not_snoozed, nothing_a_stop_breaks,
+    only_where_enforced, kill_switch, breaker, led, clocks_agree, read_afresh, one_call_per_intent, not_hammered, in_scope, not_claimed, not_protected, not_snoozed, nothing_a_stop_breaks,
     old_enough, no_work_taken, idle_for_its_term, looked_again, seen_well, one_voice, hook_agrees, warned_and_waited, gang_whole, within_budgets,
 )  # fmt: skip
 
@@ -338,7 +369,7 @@ def start_enforced(case: Case) -> str | None:
     return None
 
 
-START_RULES: tuple[Rule, ...] = (start_enforced, led, one_call_per_intent, in_scope, started_only_ours_once, within_budgets)
+START_RULES: tuple[Rule, ...] = (start_enforced, led, read_afresh, one_call_per_intent, in_scope, started_only_ours_once, within_budgets)
 
 
 def until_of(text: str) -> datetime | None:

@@ -8,7 +8,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import structlog
 
 from tests.simulation import chaos
 from tests.simulation.fleet import draw
-from tests.simulation.judge import Judge, Violation
+from tests.simulation.judge import Enough, Judge, Violation
 from tests.simulation.lives import DAY
 from tests.simulation.world import World
 
@@ -42,8 +42,12 @@ class Outcome:
         return asdict(self)
 
 
-def run(seed: int, focus: frozenset[str] = frozenset(), *, story: bool = False) -> Outcome:
-    """Runs in a process of its own kind: randomness of the whole process is drawn from the seed meanwhile."""
+def run(seed: int, focus: frozenset[str] = frozenset(), *, story: bool = False, one_is_enough: bool = False) -> Outcome:
+    """
+    The same for the same seed and focus, in a process that was started with PYTHONHASHSEED=0 (sets have an order, too).
+
+    ``one_is_enough``: stop at the first violation.
+    """
     began = time.process_time()
     structlog.configure(processors=[_drop], wrapper_class=structlog.make_filtering_bound_logger(50))
     shared = Path("/dev/shm")
@@ -51,6 +55,7 @@ def run(seed: int, focus: frozenset[str] = frozenset(), *, story: bool = False) 
     try:
         with _drawn(seed):
             world = World(draw(seed, focus), state, Judge)
+            world.one_is_enough = one_is_enough
             _live(world)
     finally:
         shutil.rmtree(state, ignore_errors=True)
@@ -69,8 +74,11 @@ def _live(world: World) -> None:
         chaos.plan(world)
         world.run()
         world.judge.at_the_end()
+    except Enough:
+        pass
     except Exception:  # noqa: BLE001 - whatever the world trips over is a finding with a story, like any other
-        world.judge.accuse("unbroken", traceback.format_exc())
+        with suppress(Enough):
+            world.judge.accuse("unbroken", traceback.format_exc())
     finally:
         gc.enable()
         world.store.close()

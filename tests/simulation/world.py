@@ -54,6 +54,7 @@ class World:
         self.wire = (0.0, 1.0)  # seconds that a report spends on the way
         self.late_share = 0.0
         self.calm = False  # set when the run is over and only loose ends are tied up
+        self.one_is_enough = False
         self.restored_at: list[float] = []
         self.caller: Process | None = None
         self.actor = "people"
@@ -129,7 +130,17 @@ class World:
         self.judge.account()
         for n, process in enumerate([p for p in self.processes.values() if p.alive]):
             self.at(t + 2.0 + self.dice.uniform(0.0, 30.0) + 3 * n, lambda process=process: self.cycle(process))
-        self.at(t + self._pace(), self._tick)
+        pace = self._pace()
+        if len(self.processes) > 1:
+            for n in range(1, int(pace // 100.0)):  # its cycles in between would have kept the lease
+                self.at(t + n * 100.0, self._keep_lead)
+        self.at(t + pace, self._tick)
+
+    def _keep_lead(self) -> None:
+        process = self.processes.get(self.judge.leases[-1][1]) if self.judge.leases else None
+        if process is not None and process.alive and not process.busy:
+            with suppress(ReaperError):
+                process.leader.renew()
 
     def _pace(self) -> float:
         """Until the next tick."""
@@ -172,24 +183,17 @@ class World:
         process.busy, process.armed, before = True, True, self.caller
         self.caller, process.result, process.began = process, None, self.clock.t
         try:
-            configuration, refused = process.paper.current()
+            _, refused = process.paper.current()
             process.force = process.paper.good if refused is None else replace(process.paper.good, broken=self.settings.broken)
             self.judge.cycle_begins(process)
-            process.result = process.daemon.once(process.daemon._bounded(configuration), refused)
-            if not process.alive:
-                return
-            self.judge.cycle_ends(process)
+            process.result = process.daemon.once(process.daemon.bounded(), refused)
         except Crash as crash:
             self.count("crash")
             self.kill(process.name, f"at {crash}")
         finally:
             process.busy = process.armed = False
             self.caller = before
-
-    def crash_if(self, process: Process) -> None:
-        """Killed from outside in the middle of a cycle: its next call does not come back."""
-        if not process.alive:
-            raise Crash("killed")
+            self.judge.cycle_ends(process)
 
     # --- reports ---------------------------------------------------------------------------------------------------------
 
@@ -283,6 +287,7 @@ class World:
                 for hear in self.on_our_stop:
                     hear(machine)
         else:
+            self.judge.goes_up(machine, who)
             self.after(self.dice.uniform(10.0, 60.0), lambda: self._boot(machine))
 
     def _settle(self, resource: ResourceId, was: InstanceState, becomes: InstanceState) -> None:
