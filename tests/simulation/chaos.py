@@ -13,7 +13,6 @@ from uuid import uuid4
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.decision import Action
 from reaper.model.kinds.instance import InstanceState
-from reaper.model.mark import Stage
 from reaper.model.plan import Approval, Outcome
 from reaper.model.resource import Place
 from reaper.ports import Message
@@ -23,7 +22,7 @@ from reaper.store import open_store
 from tests.simulation.agents import AILMENTS, WEDGED, Agent
 from tests.simulation.cloud import CloudWeather
 from tests.simulation.fleet import Machine
-from tests.simulation.lives import DAY, HOUR, MINUTE, forgotten
+from tests.simulation.lives import DAY, HOUR, MINUTE, Pressure, forgotten
 from tests.simulation.seats import Trap
 from tests.simulation.settings import ACCOUNT, REGIONS
 from tests.simulation.truth import Track
@@ -65,8 +64,6 @@ def plan(world: World) -> None:
         often = event.often[weather] * (len(world.machines) if event.per_machine else 1)
         if event.name in world.fleet.focus:
             often = max(often * 5, 6.0 if not event.per_machine else 1.0 * len(world.machines))
-        if event.name == "usurped" and event.name in world.fleet.focus:
-            often = 400.0
         t = 0.0
         while often > 0:
             t += dice.expovariate(often / DAY)
@@ -75,6 +72,7 @@ def plan(world: World) -> None:
             world.at(t, lambda event=event: None if world.calm else event.happen(world, dice))
     _at_first(world, dice)
     world.on_warning.append(lambda machine, message: _answer(world, dice, machine, message))
+    world.on_read.append(lambda machine: _at_the_last_moment(world, dice, machine))
     world.on_our_stop.append(lambda machine: _come_back(world, dice, machine))
 
 
@@ -102,9 +100,28 @@ def _answer(world: World, dice: random.Random, machine: Machine, message: Messag
     """Some who are warned say "not now": the owner, or somebody who is not."""
     if dice.random() < (0.6 if "snooze" in world.fleet.focus else 0.12):
         world.after(dice.uniform(20.0, 8 * MINUTE), lambda: _snooze(world, dice, machine))
-    terms = world.settings.policies.get(message.policy or "")
-    if terms is not None and dice.random() < (0.8 if "late-snooze" in world.fleet.focus else 0.03):
-        world.after(terms.wait + dice.uniform(-1.0, 4.0) * world.settings.cycle, lambda: _snooze(world, dice, machine))
+
+
+def _at_the_last_moment(world: World, dice: random.Random, machine: Machine) -> None:
+    """A machine is being read afresh, so it is about to go: now is when people think of it, and when a standby takes over."""
+    storm, focus = world.fleet.weather == "storm", world.fleet.focus
+    if world.calm:
+        return
+    if dice.random() < (0.5 if "late-snooze" in focus else 0.03 if storm else 0.0):
+        world.after(0.02, lambda: _snooze(world, dice, machine))
+    if dice.random() < (0.5 if "usurped" in focus else 0.03 if storm else 0.0):
+        _usurped(world)
+
+
+def _usurped(world: World) -> None:
+    """The standby's clock leaps ahead, so that the leader's lease looks run out to it, and it takes over."""
+    leads = world.judge.leases[-1][1] if world.judge.leases else None
+    for process in [p for p in world.processes.values() if p.name != leads and p.alive and not p.busy]:
+        process.clock.off = 7200.0
+        world.count("daemon's clock steps")
+        world.say(f"the clock of {process.name} leaps ahead")
+        world.after(0.02, lambda process=process: world.cycle(process))
+        world.after(4 * MINUTE, lambda process=process: setattr(process.clock, "off", 0.0))
 
 
 def _snooze(world: World, dice: random.Random, machine: Machine | None = None) -> None:
@@ -553,17 +570,6 @@ def _clock_steps(world: World, dice: random.Random) -> None:
         world.after(dice.uniform(2 * MINUTE, 30 * MINUTE), lambda process=process: setattr(process.clock, "off", 0.0))
 
 
-def _usurped(world: World, dice: random.Random) -> None:
-    """The standby's clock leaps ahead just as something is due, so that the leader's lease looks run out to it."""
-    leads = world.judge.leases[-1][1] if world.judge.leases else None
-    if any(mark.stage is Stage.DUE for mark in world.people.marks().values()):
-        for process in [p for p in world.processes.values() if p.name != leads]:
-            process.clock.off = 7200.0
-            world.count("daemon's clock steps")
-            world.say(f"the clock of {process.name} leaps ahead")
-            world.after(4 * MINUTE, lambda process=process: setattr(process.clock, "off", 0.0))
-
-
 def _restore(world: World, dice: random.Random) -> None:
     """A copy of the store is made, and a day or so later it is put in the store's place."""
     copy = world.state / f"backup-{uuid4().hex[:6]}.db"
@@ -590,8 +596,6 @@ def _channel_down(world: World, dice: random.Random) -> None:
     world.channels_down[dice.choice(("log", "team", "team"))] = world.clock.t + dice.uniform(5 * MINUTE, 3 * HOUR)
     world.count("channel down")
 
-
-from tests.simulation.lives import Pressure  # noqa: E402
 
 _NO_PRESSURE = Pressure(30 * DAY, 30 * DAY, DAY, 0.0)
 
@@ -624,7 +628,6 @@ EVENTS: tuple[Misfortune, ...] = (
     Misfortune("region", (0.0, 0.0, 0.5), _place_fails),
     Misfortune("stale", (0.0, 0.0, 1.0), _stale),
     Misfortune("clock", (0.0, 0.0, 1.0), _clock_steps),
-    Misfortune("usurped", (0.0, 0.0, 0.5), _usurped, per_machine=True),
     Misfortune("restore", (0.0, 0.0, 0.3), _restore),
     Misfortune("channel", (0.0, 0.1, 0.7), _channel_down),
 )

@@ -36,7 +36,7 @@ class CloudWeather:
 
 @dataclass(slots=True)
 class SimCloud:
-    """``wait``: lets so many seconds pass in the world. ``went``: called after a machine's state has truly changed."""
+    """``wait``: lets so many seconds pass in the world. ``went``: called after a machine's state has truly changed; ``read``: a fresh read begins."""
 
     clock: SimClock
     rng: random.Random
@@ -44,6 +44,7 @@ class SimCloud:
     arrived: Callable[[str, ResourceId, str], None]
     went: Callable[[ResourceId, str], None]
     counted: Callable[[str], None]
+    read: Callable[[ResourceId], None]
     weather: CloudWeather = field(default_factory=CloudWeather)
     machines: dict[ResourceId, Instance] = field(default_factory=dict)
     past: dict[ResourceId, list[tuple[float, Instance]]] = field(default_factory=lambda: defaultdict(list))
@@ -91,6 +92,7 @@ class SimCloud:
 
     def get(self, who: str, resource: ResourceId) -> Instance:
         self.read_at[who, resource] = self.clock.t
+        self.read(resource)
         self._spend()
         self._fail("get")
         if resource not in self.machines:

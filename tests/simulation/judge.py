@@ -1,8 +1,6 @@
 """The judge: keeps the books that the rules look into, and asks them at every verb, every cycle, and at the end."""
 
 import math
-from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Any
@@ -180,7 +178,7 @@ class Judge:
         slack = world.wire[1] + 1.0 + (65.0 if world.faults["daemon's clock steps"] else 0.0)
         return Case(
             self, world, machine, process, force, terms, instance, world.cloud.as_it_was(machine.id, now - rules.READ_TO_CALL - 1.0 - lag),
-            opened[0] if opened else None, len([a for a in world.people.attempts(open_only=True, resource=machine.id)]), now, self.newest(machine), warned[0], warned[1], slack,
+            opened[0] if opened else None, len(world.people.attempts(open_only=True, resource=machine.id)), now, self.newest(machine), warned[0], warned[1], slack,
         )  # fmt: skip
 
     def newest(self, machine: Machine) -> Heard | None:

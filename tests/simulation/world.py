@@ -44,7 +44,7 @@ class World:
         self.dice = random.Random(f"world {fleet.seed}")
         self.clock = SimClock(fleet.base)
         self.end = fleet.days * DAY
-        self.cloud = SimCloud(self.clock, random.Random(f"cloud {fleet.seed}"), self.wait, self._arrived, self._went, self.count)
+        self.cloud = SimCloud(self.clock, random.Random(f"cloud {fleet.seed}"), self.wait, self._arrived, self._went, self.count, self._read)
         self.machines: dict[ResourceId, Machine] = {machine.id: machine for machine in fleet.machines}
         self.faults: Counter[str] = Counter()
         self.told: list[str] = []
@@ -59,6 +59,7 @@ class World:
         self.caller: Process | None = None
         self.actor = "people"
         self.on_warning: list[Callable[[Machine, Message], None]] = []
+        self.on_read: list[Callable[[Machine], None]] = []
         self.on_our_stop: list[Callable[[Machine], None]] = []
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
@@ -154,9 +155,8 @@ class World:
         terms = self.settings.policies.get(mark.policy)
         if self.settings.mode != "enforce" or terms is None or terms.mode != "enforce" or mark.paused is not None:
             return False
-        if mark.stage is Stage.DUE and mark.due_at is not None and self.clock.t - self.clock.seconds(mark.due_at) > 15 * MINUTE:
-            return False  # somebody withholds it; that may last
-        return True
+        # One that is due for long is withheld by somebody; that may last.
+        return mark.stage is not Stage.DUE or mark.due_at is None or self.clock.t - self.clock.seconds(mark.due_at) <= 15 * MINUTE
 
     # --- daemons ---------------------------------------------------------------------------------------------------------
 
@@ -273,6 +273,10 @@ class World:
         self.say(f"{who} calls {verb} of {machine.life} {resource.native}, which is {machine.track.at(self.clock.t).name}")
         self.judge.verb(verb, machine, self.processes[who])
         self.actor = who
+
+    def _read(self, resource: ResourceId) -> None:
+        for hear in self.on_read:
+            hear(self.machines[resource])
 
     def _went(self, resource: ResourceId, verb: str) -> None:
         machine, t, who = self.machines[resource], self.clock.t, self.actor
