@@ -100,6 +100,17 @@ def _answer(world: World, dice: random.Random, machine: Machine, message: Messag
     """Some who are warned say "not now": the owner, or somebody who is not."""
     if dice.random() < (0.6 if "snooze" in world.fleet.focus else 0.12):
         world.after(dice.uniform(20.0, 8 * MINUTE), lambda: _snooze(world, dice, machine))
+    terms = world.settings.policies.get(message.policy or "")
+    if terms is not None and dice.random() < (0.7 if "late-tag" in world.fleet.focus else 0.03):
+        world.after(max(terms.wait + dice.uniform(-1.0, 2.0) * world.settings.cycle, 30.0), lambda: None if world.calm else _tag_it(world, machine))
+
+
+def _tag_it(world: World, machine: Machine) -> None:
+    """Its owner keeps it by the tag, which a listing that lags behind does not show yet."""
+    end = world.clock.now() + timedelta(hours=2)
+    world.count("protection set")
+    world.cloud.change(machine.id, tags={**world.cloud.machines[machine.id].tags, "reaper-keep-until": str(int(end.timestamp()))})
+    world.say(f"{machine.life} {machine.id.native} is kept by a tag for two hours")
 
 
 def _at_the_last_moment(world: World, dice: random.Random, machine: Machine) -> None:
@@ -388,7 +399,7 @@ def _nothing(dice: random.Random) -> object:
     return life
 
 
-def _forged(world: World, dice: random.Random, machine: Machine | None = None) -> None:
+def _forged(world: World, dice: random.Random, machine: Machine | None = None, times: int | None = None) -> None:
     """Somebody with a shared token, or another machine's, says that a machine is idle."""
     machine = machine or _any(world, dice)
     if machine.agent is None:
@@ -397,7 +408,9 @@ def _forged(world: World, dice: random.Random, machine: Machine | None = None) -
     quiet = Agent(agent.resource, Track(_nothing(dice), agent.track.gpus, at=world.clock.t - 60), dice, agent.model, version=agent.version)
     quiet.boot(world.clock.t - 60.0, up=5000.0)
     quiet.boot_id, quiet.until = agent.boot_id, world.clock.t - 60.0
-    foreign = dice.random() < 0.3
+    foreign = dice.random() < (0.7 if times is not None else 0.3)
+    if foreign:
+        quiet.boot_id = f"forged-{uuid4().hex[:6]}"
     other = world.tokens[_any(world, dice).id]
     world.count("forged report")
     world.say(f"somebody speaks for {machine.life} {machine.id.native}")
@@ -412,16 +425,16 @@ def _forged(world: World, dice: random.Random, machine: Machine | None = None) -
                 world.send(machine, window, shared=True, token=other if foreign else None)
         world.after(60.0, lambda: speak(n - 1))
 
-    speak(dice.randint(1, 25))
+    speak(times if times is not None and foreign else dice.randint(1, 25))
 
 
 def _silenced_and_forged(world: World, dice: random.Random) -> None:
     """The true agent is silent, and an unverified voice says that all is idle."""
     machine = _any(world, dice)
-    _forged(world, dice, machine)
+    _forged(world, dice, machine, times=150)
     if machine.agent is not None:
         machine.agent.ails.add("mute")
-        world.after(dice.uniform(10 * MINUTE, 2 * HOUR), lambda: machine.agent.ails.discard("mute") if machine.agent else None)
+        world.after(dice.uniform(0.5 * HOUR, 4 * HOUR), lambda: machine.agent.ails.discard("mute") if machine.agent else None)
 
 
 def _replayed(world: World, dice: random.Random) -> None:

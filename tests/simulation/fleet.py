@@ -90,7 +90,9 @@ def draw(seed: int, focus: frozenset[str] = frozenset()) -> Fleet:
     size = dice.choices((dice.randint(5, 7), dice.randint(8, 12), dice.randint(15, 40)), (84, 14, 2))[0]
     fleet.days = 3.0 if size > 5 or dice.random() < 0.93 else dice.uniform(5.0, 30.0)
     if "small" in focus:
-        size, fleet.days = dice.randint(5, 7), 3.0
+        size, fleet.days = dice.randint(5, 6), 2.0
+    if "short" in focus:
+        fleet.days = 0.5
     fleet.settings = _settings(fleet)
     group = 0
     while len(fleet.machines) < size:

@@ -125,7 +125,7 @@ FAULTS: tuple[Fault, ...] = (
     _guard("orchestrator", "orchestrator", "orchestrator", "calm small orchestrator forgotten"),
     _guard("snoozed", "snoozed", "snoozed", "calm small snooze forgotten"),
     _guard("in-transition", "transition", "in_transition", "storm small ignored forgotten"),
-    _guard("too-young", "young", "too_young", "storm small young console evaluator"),
+    _guard("too-young", "young", "too_young", "calm small young undo evaluator"),
     _guard("managed-member", "owned", "managed_member", "calm small managed forgotten"),
     _guard("local-data", "local_data", "local_data", "calm small local-disk forgotten"),
     _guard("spot", "lifecycle_kind", "spot", "calm small spot forgotten"),
@@ -172,7 +172,7 @@ FAULTS: tuple[Fault, ...] = (
     _fault("unverified counts as idle", "calm small shared-token forgotten", Edit(
         "reaper.service.ingest:Ingest._keep", "replace(seen, verified=heard.verified)", "replace(seen, verified=True)")),
     _fault("clones believed", "storm small clone forgotten", Edit("reaper.service.voices:distrusted")),
-    _fault("the first agent may speak for all", "storm small forge forge-silent bare", Edit(
+    _fault("the first agent may speak for all", "storm small forge-silent evaluator", Edit(
         "reaper.service.ingest:Ingest._accept", "token.resource is not None and token.resource != resource", "False")),
     _fault("budget off by one", "calm small budget forgotten", Edit(
         "reaper.decide.budget:refusal", "used + more <= limit.most", "used + more <= limit.most + 1")),
@@ -191,7 +191,7 @@ FAULTS: tuple[Fault, ...] = (
         Edit("reaper.store.intentions:Intentions.snoozes", "select(table.c.id, table.c.value).where(table.c.until > micros(active_at))", "select(table.c.id, table.c.value)"),
         Edit("reaper.store.intentions:Intentions.snoozes", "return tuple(_SNOOZES.decode(value, id) for id, value in rows)",
              "return tuple({s.resource: s for s in sorted((_SNOOZES.decode(value, id) for id, value in rows), key=lambda s: s.created_at)}.values())")),
-    _fault("stale listing acted upon", "storm small stale keep-until tags forgotten", Edit(
+    _fault("stale listing acted upon", "storm small stale late-tag forgotten", Edit(
         f"{_EXECUTE}._look", "gathering.replace_instance(fresh, at)", "pass")),
     _fault("call long after the fresh read", "storm small crawl forgotten", Edit(f"{_EXECUTE}._soon", "late > READ_TO_CALL", "False")),
     _fault("acts with a wrong clock", "storm small clock forgotten", Edit(f"{_EXECUTE}._in_time", "abs(skew) > timedelta(seconds=30)", "False")),

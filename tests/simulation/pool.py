@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -55,6 +56,9 @@ def _begin() -> None:
     from tests.simulation import run
 
     assert run
+    parent = multiprocessing.parent_process()
+    if parent is not None:  # a worker whose parent was killed would go on for minutes
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
     gc.collect()
     gc.freeze()
 
