@@ -39,6 +39,9 @@ class Misfortune:
     per_machine: bool = False
 
 
+BLIND_LATE = ("no-wait", "no-cpu", "no-disk", "nvml-failed", "gpu-lost", "misfit", "no-orchestrator-look")
+
+
 def plan(world: World) -> None:
     """Puts everything that will happen on the world's heap. ``focus`` makes what it names five times as likely."""
     dice = random.Random(f"chaos {world.fleet.seed}")
@@ -101,8 +104,22 @@ def _answer(world: World, dice: random.Random, machine: Machine, message: Messag
     if dice.random() < (0.6 if "snooze" in world.fleet.focus else 0.12):
         world.after(dice.uniform(20.0, 8 * MINUTE), lambda: _snooze(world, dice, machine))
     terms = world.settings.policies.get(message.policy or "")
+    if terms is not None and dice.random() < (0.7 if "blind-late" in world.fleet.focus else 0.04 if world.fleet.weather == "storm" else 0.0):
+        world.after(max(terms.wait - dice.uniform(0.0, 2.0) * world.settings.cycle, 30.0), lambda: _go_blind(world, dice, machine))
     if terms is not None and dice.random() < (0.7 if "late-tag" in world.fleet.focus else 0.03):
         world.after(max(terms.wait + dice.uniform(-1.0, 2.0) * world.settings.cycle, 30.0), lambda: None if world.calm else _tag_it(world, machine))
+
+
+def _go_blind(world: World, dice: random.Random, machine: Machine) -> None:
+    """Something becomes unreadable just as a machine is about to go."""
+    agent = machine.agent
+    if agent is None or world.calm:
+        return
+    word = dice.choice([word for word in BLIND_LATE if word in world.fleet.focus] or BLIND_LATE)
+    agent.ails.add(word)
+    world.count(f"agent {word}")
+    world.say(f"the agent of {machine.life} {machine.id.native} is {word}")
+    world.after(dice.uniform(5.0, 8.0) * world.settings.cycle, lambda: agent.ails.discard(word))
 
 
 def _tag_it(world: World, machine: Machine) -> None:
@@ -120,6 +137,11 @@ def _at_the_last_moment(world: World, dice: random.Random, machine: Machine) -> 
         return
     if dice.random() < (0.5 if "late-snooze" in focus else 0.03 if storm else 0.0):
         world.after(0.02, lambda: _snooze(world, dice, machine))
+    if dice.random() < (0.5 if "clock-late" in focus else 0.02 if storm else 0.0) and world.caller is not None:
+        process = world.caller
+        process.clock.off = dice.choice((-45.0, 45.0))
+        world.count("daemon's clock steps")
+        world.after(3 * MINUTE, lambda: setattr(process.clock, "off", 0.0))
     if dice.random() < (0.5 if "usurped" in focus else 0.03 if storm else 0.0):
         _usurped(world)
 
@@ -340,17 +362,6 @@ def _ail(world: World, dice: random.Random, what: str | None = None) -> None:
 
 def _mute(world: World, dice: random.Random) -> None:
     _ail(world, dice, "mute")
-
-
-def _blind_late(world: World, dice: random.Random) -> None:
-    """Something becomes unreadable just as a machine is about to go."""
-    for mark in world.people.marks().values():
-        machine = world.machines[mark.resource]
-        if machine.agent is not None and dice.random() < 0.5:
-            word = dice.choice(("no-wait", "no-cpu", "no-disk", "nvml-failed", "gpu-lost", "misfit", "no-orchestrator-look"))
-            machine.agent.ails.add(word)
-            world.count(f"agent {word}")
-            world.after(dice.uniform(4 * MINUTE, 12 * MINUTE), lambda agent=machine.agent, word=word: agent.ails.discard(word))
 
 
 def _paused(world: World, dice: random.Random) -> None:
@@ -624,7 +635,6 @@ EVENTS: tuple[Misfortune, ...] = (
     Misfortune("close-breakers", (0.5, 0.5, 1.0), _close_breakers),
     Misfortune("mute", (0.0, 0.5, 0.3), _mute, per_machine=True),
     Misfortune("ail", (0.0, 0.0, 0.5), _ail, per_machine=True),
-    Misfortune("blind-late", (0.0, 0.0, 3.0), _blind_late),
     Misfortune("drop-in", (0.0, 0.0, 2.0), _drop_in),
     Misfortune("paused", (0.0, 0.0, 1.0), _paused),
     Misfortune("clone", (0.0, 0.0, 1.0), _cloned),

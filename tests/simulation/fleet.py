@@ -113,7 +113,7 @@ def _settings(fleet: Fleet) -> Settings:
 
     def terms(tag: str, idle: tuple[int, ...], held: tuple[int, ...], **more: object) -> Terms:
         via = dice.choice((("log",), ("team",), ("team", "log")))
-        local = "if-empty" if "local-disk" in fleet.focus else dice.choice(("hold", "if-empty", "discard"))
+        local = dice.choice(("hold", "if-empty", "discard"))
         return Terms(
             tag, idle_for=dice.choice(idle) * MINUTE, held_for=dice.choice(held) * MINUTE, wait=wait, quiet=quiet, via=via,
             min_age=(120 if fleet.odds("young", 0.05) else dice.choice((5, 10, 20))) * MINUTE, local_nvme=local, snooze_up_to=dice.choice((1, 2, 5)) * DAY, scarce=("p5.48xlarge",), **more,

@@ -119,8 +119,8 @@ FAULTS: tuple[Fault, ...] = (
     _guard("protected", "protected", "protected", "calm small protected forgotten"),
     _guard("two-policies", "policies", "two_policies", "calm small two-policies forgotten"),
     _guard("blind", "blind", "blind", "storm small ail forgotten"),
-    _guard("starved", "starved", "starved", "storm small blind-late returning"),
-    _guard("in-use", "in_use", "in_use", "storm small ail blind-late forgotten"),
+    _guard("starved", "starved", "starved", "storm small blind-late no-wait returning"),
+    _guard("in-use", "in_use", "in_use", "storm small blind-late no-cpu no-disk forgotten"),
     _guard("gang", "gang", "gang", "storm small gang region-at-first region"),
     _guard("orchestrator", "orchestrator", "orchestrator", "calm small orchestrator forgotten"),
     _guard("snoozed", "snoozed", "snoozed", "calm small snooze forgotten"),
@@ -136,7 +136,7 @@ FAULTS: tuple[Fault, ...] = (
         "decision = replace(decide(facts, now), verdict=Verdict.ACT, action=planned.action, cause=planned.cause, findings=())")),
     _fault("last look off", "calm small forgotten", Edit(_LOOK)),
     _fault("last look may have begun before it was due", "calm small forgotten", Edit(_LOOK, "seen.started_at < mark.due_at", "False")),
-    _fault("last look may be old", "hiccups small mute forgotten", Edit(_LOOK, "not observe and now - seen.ended_at > quiet.period", "False")),
+    _fault("last look may be old", "calm small forgotten", Edit(_LOOK, "not observe and now - seen.ended_at > quiet.period", "False")),
     _fault("pre-stop hook not asked", "calm small hook forgotten", Edit(_LOOK, "seen.hook_installed and seen.hook_outcome != HOOK_OK", "False")),
     _fault("lease not checked with the intent", "storm small two-daemons usurped crawl forgotten", Edit(
         "reaper.store.acting:Acting.begin_attempt", "held is None or (held.epoch, held.holder) != (lease.epoch, lease.holder)", "held is None")),
@@ -163,7 +163,7 @@ FAULTS: tuple[Fault, ...] = (
     _fault("CPU left out of the idle clock", "calm small preparer", Edit(f"{_WINDOWS}:_host_values", "Signal.CPU: seen.cpu_ratio,", "Signal.CPU: 0.0,")),
     _fault("data wait left out of the idle clock", "calm small returning trainer", Edit(
         f"{_WINDOWS}:_host_values", "Signal.WAIT: max((tree.wait for tree in trees if tree.wait is not None), default=None),", "Signal.WAIT: 0.0,")),
-    _fault("what is not known is zero", "storm small ail blind-late forgotten",
+    _fault("what is not known is zero", "storm small blind-late nvml-failed keeper",
         Edit("reaper.service.ingest:_gpu", "peak=gpu.peak_ratio,", "peak=gpu.peak_ratio or 0.0,"),
         Edit("reaper.service.ingest:_gpu", "covered_s=gpu.covered_s,", "covered_s=gpu.covered_s or 60.0,")),
     _fault("held machines keep the short term", "calm small keeper", Edit(
@@ -194,7 +194,7 @@ FAULTS: tuple[Fault, ...] = (
     _fault("stale listing acted upon", "storm small stale late-tag forgotten", Edit(
         f"{_EXECUTE}._look", "gathering.replace_instance(fresh, at)", "pass")),
     _fault("call long after the fresh read", "storm small crawl forgotten", Edit(f"{_EXECUTE}._soon", "late > READ_TO_CALL", "False")),
-    _fault("acts with a wrong clock", "storm small clock forgotten", Edit(f"{_EXECUTE}._in_time", "abs(skew) > timedelta(seconds=30)", "False")),
+    _fault("acts with a wrong clock", "storm small clock-late forgotten", Edit(f"{_EXECUTE}._in_time", "abs(skew) > timedelta(seconds=30)", "False")),
     _fault("kill switch ignored", "storm small brake forgotten", Edit("reaper.service.brakes:FileBrake.engaged")),
     _fault("refused configuration ignored", "storm small break forgotten", Edit(
         "reaper.service.cycle:Cycle._plan", "if refused is not None else None", "if False else None")),

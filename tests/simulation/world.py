@@ -129,9 +129,12 @@ class World:
             self.report(machine)
         self.memory.write_down(self.store)
         self.judge.account()
+        hurried = any(self._counts_down(mark) for mark in self.people.marks().values())
         for n, process in enumerate([p for p in self.processes.values() if p.alive]):
-            self.at(t + 2.0 + self.dice.uniform(0.0, 30.0) + 3 * n, lambda process=process: self.cycle(process))
-        pace = self._pace()
+            # Now and then well after the reports: cycles and agents keep no step.
+            offset = self.dice.uniform(2.0, 32.0) if not hurried or self.dice.random() < 0.85 else self.dice.uniform(32.0, 0.8 * self.settings.cycle)
+            self.at(t + offset + 3 * n, lambda process=process: self.cycle(process))
+        pace = self._pace(hurried)
         if len(self.processes) > 1:
             for n in range(1, int(pace // 100.0)):  # its cycles in between would have kept the lease
                 self.at(t + n * 100.0, self._keep_lead)
@@ -143,11 +146,11 @@ class World:
             with suppress(ReaperError):
                 process.leader.renew()
 
-    def _pace(self) -> float:
+    def _pace(self, hurried: bool) -> float:
         """Until the next tick."""
         if self.calm:
             return 100.0
-        if any(self._counts_down(mark) for mark in self.people.marks().values()):
+        if hurried:
             return self.settings.cycle * self.dice.uniform(0.85, 1.05)
         return self.dice.uniform(*DULL)
 
