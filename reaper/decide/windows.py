@@ -166,6 +166,8 @@ class IdleClock:
         period = period_of(max(last, seen.window_s)).total_seconds()
         if start - self._until > HOLE_PERIODS * period:
             return True
+        if self._newest is not None and _swapped(self._newest, seen):
+            return True
         # The boot clock and our own must go together: a step of either (or a resume that one of them missed) is a hole.
         step = abs(seen.ended_at.timestamp() - seen.up_s - self._offset)
         return step > max(HOLE_PERIODS * period, 30.0)
@@ -312,6 +314,12 @@ def _quantised(signal: Signal, value: float) -> float:
             return _up_to(value, 0.05)
         case _:
             return _up_to(value, _MIB / 10 if value < 10 * _MIB else 10 * _MIB)
+
+
+def _swapped(old: Observation, new: Observation) -> bool:
+    """A GPU that is of another type than a window ago, in one boot: another machine speaks, and what it said is not this one's idleness."""
+    models = {gpu.uuid: gpu.model for gpu in old.gpus}
+    return any(gpu.model != models.get(gpu.uuid, gpu.model) and gpu.model is not None and models[gpu.uuid] is not None for gpu in new.gpus)
 
 
 def _speaks(gpu: GpuWindow) -> bool:

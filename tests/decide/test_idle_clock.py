@@ -456,3 +456,16 @@ def test_last_window_cut_short_by_an_agents_end_does_not_shorten_the_period():
     cut = window(543.0, (gpu(covered_s=3.0),), length_s=3.0)
 
     assert quiet([*minutes(*range(1, 10)), cut]).period == timedelta(minutes=1)
+
+
+def test_gpu_that_turns_into_another_type_within_a_boot_is_another_machines_voice():
+    strangers = [gpu(model="NVIDIA B200")]
+    said = [*minutes(1, 2, 3, gpus=(gpu(model="Tesla T4"),)), *minutes(4, 5, 6, gpus=strangers), *minutes(7, 8, gpus=(gpu(model="Tesla T4"),))]
+
+    assert quiet(said).quiet_for == 2 * MINUTE
+
+
+def test_gpu_whose_type_was_not_readable_for_a_while_is_the_same():
+    said = [*minutes(1, 2, gpus=(gpu(model="Tesla T4"),)), *minutes(3, gpus=(gpu(model=None),)), *minutes(4, gpus=(gpu(model="Tesla T4"),))]
+
+    assert quiet(said).quiet_for == 4 * MINUTE
