@@ -7,7 +7,7 @@ anything comes of it.
 
 import random
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -125,6 +125,13 @@ class SimCloud:
             self.wait(self.rng.uniform(1.0, 20.0))
             raise AnswerLost(f"{name} {resource}: no answer")
 
+    def tag(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
+        """Our own tags, which take nothing away and which no judge is asked about."""
+        self._spend()
+        self._fail("tag")
+        kept = {key: value for key, value in {**self.machines[resource].tags, **tags}.items() if value is not None}
+        self.change(resource, tags=kept)
+
     def carry_out(self, name: str, resource: ResourceId) -> None:
         """As anybody's call does."""
         machine, now = self.machines[resource], self.clock.now()
@@ -177,6 +184,12 @@ class CloudSeat:
 
     def start(self, resource: ResourceId) -> None:
         self._around("cloud.start", lambda: self._cloud.verb(self._who, "start", resource))
+
+    def hibernate(self, resource: ResourceId) -> None:
+        raise Unsupported(f"{resource} was not launched for hibernation", "UnsupportedHibernationConfiguration")
+
+    def tag(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
+        self._around("cloud.tag", lambda: self._cloud.tag(resource, tags))
 
     def skew(self, now: object) -> timedelta | None:
         return timedelta(seconds=self._skew())

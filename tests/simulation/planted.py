@@ -170,7 +170,7 @@ FAULTS: tuple[Fault, ...] = (
         "reaper.decide.causes.held:held", "quiet.quiet_for < policy.idle.held_for", "quiet.quiet_for < policy.idle.idle_for")),
     _fault("a living launcher does not count", "calm small sweep job-ended", Edit("reaper.model.signal:Job.over", " and self.launcher is None", "")),
     _fault("unverified counts as idle", "calm small shared-token forgotten", Edit(
-        "reaper.service.ingest:Ingest._keep", "replace(seen, verified=heard.verified)", "replace(seen, verified=True)")),
+        "reaper.service.ingest:Ingest._judge_and_keep", "replace(seen, verified=heard.verified)", "replace(seen, verified=True)")),
     _fault("clones believed", "storm small clone forgotten", Edit("reaper.service.voices:distrusted")),
     _fault("the first agent may speak for all", "storm small forge-silent evaluator", Edit(
         "reaper.service.ingest:Ingest._accept", "token.resource is not None and token.resource != resource", "False")),
@@ -202,7 +202,8 @@ FAULTS: tuple[Fault, ...] = (
     _fault("starts what somebody has tagged since", "calm small undo touch evaluator", Edit("reaper.decide.undo:refuse_start", "_foreign(current) != _foreign(was)", "False")),
     _fault("starts twice (both checks)", "storm small undo evaluator", Edit("reaper.decide.undo:refuse_start"),
         Edit(f"{_EXECUTE}.start_again", "if any(attempt.resource == stopped.resource for attempt in self._store.attempts(open_only=True)):", "if False:")),
-    _fault("outcome not written", "calm small forgotten", Edit(f"{_EXECUTE}._close", "self._store.end_attempt(closed, entry)", "pass")),
+    _fault("outcome not written", "calm small forgotten", Edit(
+        "reaper.service.settle:Settler.close", "self._store.end_attempt(closed, entry)", "pass")),
     _fault("intent not written", "calm small forgotten", Edit(
         f"{_EXECUTE}._act", "self._intend(attempt, gathering.configuration, lease, running, together)", "pass")),
     _fault("outcome not in the record", "calm small forgotten", Edit("reaper.store.acting:Acting.end_attempt", "self._record(connection, entry)", "pass")),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from reaper.errors import AnswerLost, StoreError, Unreachable
+from reaper.errors import AnswerLost, HeardElsewhere, StoreError, Unreachable
 
 _WRITES = {
     "save_listings": ("listings", "ledgers"), "save_seen_protections": ("seen_protections",), "save_marks": ("marks",),
@@ -18,7 +18,10 @@ _WRITES = {
     "begin_attempt": ("attempts",),
     "end_attempt": ("attempts",),
 }  # fmt: skip
-_OWN = ("voice", "voices", "snoozes", "debits", "add_observation", "observations", "distrust", "acquire_lease", "set_facts", "save_plan")
+_OWN = (
+    "voice", "voices", "snoozes", "debits", "add_observation", "observations", "before_and_after", "windows_after", "distrust", "acquire_lease",
+    "set_facts", "edit_fact", "save_plan",
+)  # fmt: skip
 _KEPT = ("listings", "ledgers", "seen_protections", "marks", "approvals", "fact", "attempts")
 
 
@@ -129,6 +132,10 @@ class StoreSeat:
             self._memory.kept.pop(("fact", (key,), ()), None)
         self._store.set_facts(facts)
 
+    def _edit_fact(self, key: str, edit: Any) -> None:
+        self._memory.kept.pop(("fact", (key,), ()), None)
+        self._store.edit_fact(key, edit)
+
     def _save_plan(self, plan: Any) -> None:
         """One that says nothing is not worth a millisecond: nobody here reads it again."""
         if plan.actions or plan.withheld:
@@ -150,8 +157,10 @@ class StoreSeat:
             self._memory.voices = self._store.voices()
         return self._memory.voices.get(resource)
 
-    def _add_observation(self, observation: Any, voice: Any) -> bool:
+    def _add_observation(self, observation: Any, voice: Any, after: Any = ...) -> bool:
         memory, key = self._memory, (observation.resource, observation.boot_id, observation.seq)
+        if after is not ... and self._voice(observation.resource) != after:
+            raise HeardElsewhere(f"{observation.resource} was heard by another process meanwhile")
         if key in memory.windows:
             return False
         memory.windows.add(key)
@@ -164,6 +173,14 @@ class StoreSeat:
     def _observations(self, *args: Any, **named: Any) -> Any:
         self._memory.write_down(self._store)
         return self._store.observations(*args, **named)
+
+    def _before_and_after(self, *args: Any) -> Any:
+        self._memory.write_down(self._store)
+        return self._store.before_and_after(*args)
+
+    def _windows_after(self, *args: Any, **named: Any) -> Any:
+        self._memory.write_down(self._store)
+        return self._store.windows_after(*args, **named)
 
     def _distrust(self, *args: Any) -> None:
         self._memory.write_down(self._store)
