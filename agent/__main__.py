@@ -89,6 +89,7 @@ def run(settings: Settings, once: bool) -> int:
     gc.enable()
 
     loaders = ProcLoaders()
+    hooked, hang_up = (loaders, lambda: None) if once else _hooked(settings, loaders, log)
     spool = Spool(settings.spool_dir, boot, settings.spool_reports, settings.spool_mib << 20, log)
     sender = Sender(Post(settings, clock), spool, clock, log, settings.window_s)
     if not once:
@@ -98,7 +99,7 @@ def run(settings: Settings, once: bool) -> int:
         NvmlGpus(clock, host.nobodys_work(settings.nobodys_work), log),
         host.ProcHost(),
         stop,
-        loaders=loaders,
+        loaders=hooked,
         work=_work(settings, clock, loaders.born),
         disks=disks.LocalDisks(),
         who=_who(settings, identity, stop, clock, log, load_memory(settings.state_dir, log).identity(boot)),
@@ -109,6 +110,7 @@ def run(settings: Settings, once: bool) -> int:
         notify=loop.notify_systemd,
         windows=1 if once else None,
     )
+    hang_up()
     if not once:
         return DONE
     delivery = sender.delivery()
@@ -129,6 +131,16 @@ def _work(settings: Settings, clock: BootClock, born: Callable[[int], Optional[i
         names,
         people_every_s=settings.window_s if short else people.PEOPLE_EVERY_S,
     )
+
+
+def _hooked(settings: Settings, loaders: Any, log: Any) -> Any:
+    """The loaders, with what jobs tell of their own waiting where the socket can be had; and what ends that."""
+    if settings.hook_socket is None:
+        return loaders, lambda: None
+    from agent import hook
+
+    door = hook.Socket(settings.hook_socket, log)
+    return (hook.HookedLoaders(loaders, door, log), door.close) if door.open() else (loaders, lambda: None)
 
 
 def _exported(settings: Settings, sender: Any, clock: BootClock, log: Any) -> Any:

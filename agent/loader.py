@@ -2,19 +2,21 @@
 Data-loader wait of the processes that hold GPUs: a first, plain figure.
 
 A tree is a process that holds a GPU, with all its children. At each beat we note
-whether the tree stands on its data path: a process of it is in uninterruptible sleep
-(state D), or it read bytes from storage since the last beat. The share of beats in
-which its GPUs stood low as well is the wait. Only these processes are looked at, in
+what shows that the tree stands on its data path; `datapath` decides whether it does.
+The share of beats in which its GPUs stood low as well is the wait. Only these processes are looked at, in
 /proc directly: walking all of /proc each beat would cost more than all the rest.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import time
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
-from agent.procs import PROC, Procs
+from agent.ambient import Ambient, Around, pressure_s
+from agent.datapath import Evidence, EvidenceSum, Exact, add_exact, exact_of, on_data_path
+from agent.procs import PROC, Io, Procs
 from agent.readings import GpuReading, TreeReading
 from agent.report import Loader
 
@@ -24,21 +26,44 @@ LEAST_KNOWN = 0.5
 MOST_TREES = 64
 FAMILY_EVERY = 3  # looks
 LOOK_EVERY = 3  # at a tree whose GPUs work
+ACCOUNTED_EVERY = 60  # looks, until we ask again whether the kernel accounts waits
 _MOST_PROCESSES = 4096
 
 
 @dataclass(frozen=True)
 class _Seen:
     born: int
-    read_bytes: Optional[int]
+    io: Io
     cpu_ticks: int
+    delayed: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """Of one tree at its last look: when, and what was counted around it since boot."""
+
+    at_s: float
+    around: Around
+    stalled_s: Optional[float] = None
 
 
 class ProcLoaders:
     """The real loader source, over /proc. Remembers the counters of the processes it saw at the last look, and only those."""
 
-    def __init__(self, proc: Path = PROC, ticks_per_s: Optional[int] = None) -> None:
+    def __init__(
+        self,
+        proc: Path = PROC,
+        ticks_per_s: Optional[int] = None,
+        ambient: Optional[Ambient] = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._procs = Procs(proc, ticks_per_s=ticks_per_s)
+        self._ambient, self._now_s = ambient if ambient is not None else Ambient(proc), now_s
+        self._looked: Dict[str, _Looked] = {}
+        self._groups: Dict[str, Optional[str]] = {}  # where the io pressure of a tree's control group is read, by the tree
+        self._accounted = False
+        self._asked_at = -ACCOUNTED_EVERY
+        self._around: Optional[Around] = None  # read once a look, and only when a tree is looked at
         self._births: Dict[int, Optional[int]] = {}
         self._families: Dict[int, List[int]] = {}
         self._looks = 0
@@ -56,6 +81,8 @@ class ProcLoaders:
         if not holders and any(gpu.processes is None for gpu in gpus):
             return None  # nobody seen, but a list was unreadable
         families = self._known_families(holders)
+        self._around = None
+        looked: Dict[str, _Looked] = {}
         inner = {pid for top, family in families.items() for pid in family if pid != top and pid in holders}
         seen: Dict[int, _Seen] = {}
         trees = []
@@ -68,9 +95,13 @@ class ProcLoaders:
                 skipped[name] = self._skipped.get(name, 0) + 1
                 seen.update({pid: self._seen[pid] for pid in members if pid in self._seen})
                 births.update({pid: self._births[pid] for pid in members if pid in holders})
-                trees.append(TreeReading(name, uuids, skipped=True))
+                trees.append(TreeReading(name, uuids, skipped=True, members=tuple(members)))
+                if name in self._looked:
+                    looked[name] = self._looked[name]
             else:
-                trees.append(self._tree(name, uuids, members, holders, seen, births))
+                looked[name] = self._look_around(name, top)
+                trees.append(self._tree(name, uuids, members, holders, seen, births, looked[name]))
+        self._looked, self._groups = looked, {name: folder for name, folder in self._groups.items() if name in looked}
         self._seen, self._births, self._skipped, self._trees = seen, births, skipped, {tree.id for tree in trees}
         return tuple(trees)
 
@@ -89,6 +120,17 @@ class ProcLoaders:
         """The birth of a process that held a GPU at the last look. None: it did not, or it is hidden or gone."""
         return self._births.get(pid)
 
+    def _look_around(self, name: str, top: int) -> _Looked:
+        if self._around is None:
+            self._around = self._ambient.read()
+            if self._looks - self._asked_at >= ACCOUNTED_EVERY:
+                self._asked_at, self._accounted = self._looks, self._ambient.blocked_is_accounted()
+        if name not in self._groups:
+            group = self._procs.group(top)
+            self._groups[name] = group.folder + "/io.pressure" if group is not None and group.folder is not None else None
+        folder = self._groups[name]
+        return _Looked(self._now_s(), self._around, pressure_s(folder) if folder is not None else None)
+
     def _tree(
         self,
         name: str,
@@ -97,11 +139,12 @@ class ProcLoaders:
         holders: Dict[int, Set[str]],
         seen: Dict[int, _Seen],
         births: Dict[int, Optional[int]],
+        looked: _Looked,
     ) -> TreeReading:
         known = name in self._trees
         blocked: Optional[bool] = False
-        reads: List[Optional[int]] = []
-        ticks: List[int] = []
+        added: List[_Seen] = []
+        worked = 0
         for pid in members:
             stat = self._procs.stat(pid)
             if pid in holders:
@@ -112,25 +155,47 @@ class ProcLoaders:
                 continue
             if stat.state == "D":
                 blocked = True
-            now = seen[pid] = _Seen(stat.born, self._procs.read_bytes(pid), stat.ticks)
+            now = seen[pid] = _Seen(stat.born, self._procs.io(pid), stat.ticks, stat.delayed)
             before = self._seen.get(pid)
             if before is None or before.born != stat.born:
                 # A child born since the last look did all it has done since then.
-                before = _Seen(stat.born, 0, 0) if known else None
+                before = _Seen(stat.born, _NOTHING, 0, 0) if known else None
             if before is not None:
-                reads.append(_grown(before.read_bytes, now.read_bytes))
-                ticks.append(max(0, now.cpu_ticks - before.cpu_ticks))
-        if blocked is None or not ticks:
-            return TreeReading(name, uuids, blocked=blocked, on_data_path=True if blocked else None)
-        readable = [r for r in reads if r is not None]
-        grew: Optional[bool] = True if any(r > 0 for r in readable) else (False if len(readable) == len(reads) else None)
+                added.append(_since(before, now))
+                worked += added[-1].cpu_ticks if pid not in holders else 0
+        before_it = self._looked.get(name)
+        if blocked is None or not added or before_it is None:
+            return TreeReading(name, uuids, blocked=blocked, on_data_path=True if blocked else None, members=tuple(members))
+        evidence = self._evidence(blocked, added, worked, before_it, looked)
         return TreeReading(
             name,
             uuids,
             blocked=blocked,
-            on_data_path=True if blocked else grew,
-            read_bytes=sum(readable) if len(readable) == len(reads) else None,
-            cpu_s=sum(ticks) / self._procs.ticks_per_s,
+            on_data_path=on_data_path(evidence),
+            read_bytes=evidence.read_bytes if evidence.complete else None,
+            cpu_s=evidence.cpu_s,
+            evidence=evidence,
+            members=tuple(members),
+        )
+
+    def _evidence(self, blocked: Optional[bool], added: List[_Seen], worked: int, before: _Looked, now: _Looked) -> Evidence:
+        hz = self._procs.ticks_per_s
+        delayed = _sum_of([one.delayed for one in added]) if self._accounted else None
+        return Evidence(
+            for_s=now.at_s - before.at_s,
+            blocked=blocked,
+            complete=all(one.io.read_bytes is not None for one in added),
+            read_bytes=_sum_of([one.io.read_bytes for one in added]),
+            read_calls=_sum_of([one.io.read_calls for one in added]),
+            called_bytes=_sum_of([one.io.called for one in added]),
+            write_bytes=_sum_of([one.io.write_bytes for one in added]),
+            put_bytes=_sum_of([one.io.put for one in added]),
+            cpu_s=sum(one.cpu_ticks for one in added) / hz,
+            worker_cpu_s=worked / hz,
+            delayed_s=delayed / hz if delayed is not None else None,
+            stalled_s=_grown_s(before.stalled_s, now.stalled_s),
+            host_stalled_s=_grown_s(before.around.stalled_s, now.around.stalled_s),
+            host_received_bytes=_grown(before.around.received_bytes, now.around.received_bytes),
         )
 
     def _known_families(self, holders: Iterable[int]) -> Dict[int, List[int]]:
@@ -153,8 +218,27 @@ class ProcLoaders:
         return found
 
 
+_NOTHING = Io(0, 0, 0, 0, 0)
+
+
+def _since(before: _Seen, now: _Seen) -> _Seen:
+    """What one process did between two looks."""
+    io = Io(*(_grown(was, is_) for was, is_ in zip(before.io, now.io)))
+    return _Seen(now.born, io, max(0, now.cpu_ticks - before.cpu_ticks), _grown(before.delayed, now.delayed))
+
+
 def _grown(before: Optional[int], now: Optional[int]) -> Optional[int]:
     return None if before is None or now is None else max(0, now - before)
+
+
+def _grown_s(before: Optional[float], now: Optional[float]) -> Optional[float]:
+    return None if before is None or now is None else max(0.0, now - before)
+
+
+def _sum_of(parts: Sequence[Optional[int]]) -> Optional[int]:
+    """Of those that are known; None: none is."""
+    readable = [part for part in parts if part is not None]
+    return sum(readable) if readable else None
 
 
 # --- over a window (pure) ---
@@ -176,10 +260,14 @@ class TreeSpan:
     read_bytes: Optional[int] = 0
     cpu_s: Optional[float] = 0.0
     measured: int = 0
+    evidence: EvidenceSum = EvidenceSum()
+    exact: Dict[int, Exact] = field(default_factory=dict)  # what its processes told of themselves, by pid
+    off_gpu: bool = False
 
     def add(self, tree: TreeReading, low: Optional[bool]) -> TreeSpan:
+        exact = add_exact(self.exact, tree.exact) if tree.exact else self.exact
         if tree.skipped:
-            return replace(self, beats=self.beats + 1, known=self.known + 1)
+            return replace(self, beats=self.beats + 1, known=self.known + 1, exact=exact)
         path = tree.on_data_path
         first = tree.cpu_s is None and tree.blocked is not None and self.measured == 0
         return TreeSpan(
@@ -192,16 +280,28 @@ class TreeSpan:
             read_bytes=self.read_bytes if first else _sum(self.read_bytes, tree.read_bytes),
             cpu_s=self.cpu_s if first else _sum_s(self.cpu_s, tree.cpu_s),
             measured=self.measured + (tree.cpu_s is not None),
+            evidence=self.evidence.add(tree.evidence) if tree.evidence is not None else self.evidence,
+            exact=exact,
+            off_gpu=not tree.gpus,
         )
 
     def close(self, name: str, window_s: float) -> Loader:
         measured = self.measured > 0
+        exact = exact_of(self.exact)
+        told = self.evidence.on_the_wire()
+        if exact is not None:
+            told.update(
+                exact_wait_ratio=round(min(exact.wait_s / exact.covered_s, 1.0), 4), exact_s=round(exact.covered_s, 1), batches=exact.batches
+            )
+        if self.off_gpu:
+            return Loader(name, off_gpu=True, **told)  # type: ignore[arg-type]
         return Loader(
             id=name,
             wait_ratio=self.waited / self.known if self.known and self.known >= LEAST_KNOWN * self.beats else None,
             blocked_ratio=self.blocked / self.seen_blocked if self.seen_blocked else None,
             read_bytes=self.read_bytes if measured else None,
             cpu_cores=self.cpu_s / window_s if measured and self.cpu_s is not None and window_s > 0 else None,
+            **told,  # type: ignore[arg-type]
         )
 
 

@@ -132,6 +132,14 @@ class Loader:
     ``wait_ratio``: share of the window in which its GPUs stood low *and* the tree
     was on the data path (state D, or bytes read). ``cpu_cores``: CPU seconds per
     second of the tree (1.0 is one core). Absent when unreadable.
+
+    The evidence beside it, summed or as a share of the time the tree was looked at: ``called_bytes`` through read calls,
+    ``worker_cpu_cores`` of the processes below the holder, ``delayed_ratio`` waiting for block devices (processes together,
+    1 at most) where the kernel accounts it, ``io_pressure_ratio`` of its control group; ``host_``: of the machine.
+
+    ``exact_wait_ratio``: what the job itself measured, over ``exact_s`` seconds up to the window's end (more than the window
+    where it was told late), with so many ``batches``; absent where it told nothing. ``off_gpu``: it told of itself and holds
+    no GPU, so nothing else is known of it.
     """
 
     id: str
@@ -139,6 +147,18 @@ class Loader:
     blocked_ratio: Optional[float] = None
     read_bytes: Optional[int] = None
     cpu_cores: Optional[float] = None
+    read_calls: Optional[int] = None
+    called_bytes: Optional[int] = None
+    write_bytes: Optional[int] = None
+    worker_cpu_cores: Optional[float] = None
+    delayed_ratio: Optional[float] = None
+    io_pressure_ratio: Optional[float] = None
+    host_io_pressure_ratio: Optional[float] = None
+    host_received_bytes_per_s: Optional[float] = None
+    exact_wait_ratio: Optional[float] = None
+    exact_s: Optional[float] = None
+    batches: Optional[int] = None
+    off_gpu: Optional[bool] = None
 
 
 @dataclass(frozen=True)
@@ -430,9 +450,14 @@ _GPU = _object(
 )  # fmt: skip
 _LOADER = _object(
     Loader,
-    {"id": _text, "wait_ratio": _RATIO, "blocked_ratio": _RATIO, "read_bytes": _BYTES, "cpu_cores": _number(0.0, 1e5)},
+    {
+        "id": _text, "wait_ratio": _RATIO, "blocked_ratio": _RATIO, "read_bytes": _BYTES, "cpu_cores": _number(0.0, 1e5), "read_calls": _BYTES,
+        "called_bytes": _BYTES, "write_bytes": _BYTES, "worker_cpu_cores": _number(0.0, 1e5), "delayed_ratio": _RATIO, "io_pressure_ratio": _RATIO,
+        "host_io_pressure_ratio": _RATIO, "host_received_bytes_per_s": _RATE, "exact_wait_ratio": _RATIO, "exact_s": _number(0.0, 2 * _MOST_WINDOW_S),
+        "batches": _BYTES, "off_gpu": _flag,
+    },
     ("id",),
-)
+)  # fmt: skip
 _JOB = _object(Job, {"id": _text, "ended_age_s": _SECONDS, "launcher": _text, "launcher_known": _flag}, ("id",))
 _DISK = _object(
     Disk,

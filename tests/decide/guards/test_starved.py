@@ -27,6 +27,13 @@ def seen(*trees, processes=1, **changes):
     ("processes unknown and no look at trees", facts(newest=observation(gpus=(gpu(processes=None),), loaders=None)), "may hold a GPU"),
     ("no process and no look at trees", facts(newest=observation(loaders=None)), None),
     ("a policy of its own limit", facts(newest=observation(loaders=(loader(wait=0.2),)), policies=(policy(starved_above=0.2),)), "waited"),
+    ("the job says that it waits, and we saw nothing", seen(loader(wait=0.0, exact=0.4)), "40% of the window, as the job itself measured"),
+    ("we saw a wait, and the job says it has none", seen(loader(wait=0.4, exact=0.0)), "waited for data 40% of the window"),
+    ("the job says it has none, and we could not look", seen(loader(wait=None, exact=0.0)), "not readable"),
+    ("what the job says is not a number", seen(loader(exact=NAN)), "no share"),
+    ("a process without a GPU says that it waits", seen(loader(wait=None, exact=0.5, off_gpu=True), processes=0), "50% of the window"),
+    ("a process without a GPU says it has none", seen(loader(wait=None, cpu_cores=None, exact=0.0, off_gpu=True), processes=0), None),
+    ("one without a GPU does not stand for the one that has", seen(loader(wait=None, exact=0.0, off_gpu=True)), "may hold a GPU"),
     ("no report is another guard's matter", facts(newest=None), None),
     ("no policy is another guard's matter", facts(policies=()), None),
 ])  # fmt: skip
