@@ -234,7 +234,7 @@ class Waits:
             more_covered = max(0.0, covered - sender.credited[0])
             more_waited = min(max(0.0, waited - sender.credited[1]), more_covered)
             batches = sender.last.batches - sender.told
-            sender.credited = max(covered, sender.credited[0]), max(waited, sender.credited[1])
+            sender.credited = max(covered, sender.credited[0]), sender.credited[1] + more_waited
             sender.told = sender.last.batches
             if more_covered > 0.0:
                 scale = min(1.0, MOST_LATE_S / more_covered)
