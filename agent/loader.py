@@ -19,6 +19,7 @@ from agent.datapath import Evidence, EvidenceSum, Exact, add_exact, exact_of, on
 from agent.procs import PROC, Io, Procs
 from agent.readings import GpuReading, TreeReading
 from agent.report import Loader
+from agent.sleepers import Sleepers
 
 LOW_RATIO = 0.05
 # Below this share of readable beats there is no figure: the rest could have been anything.
@@ -59,6 +60,8 @@ class ProcLoaders:
     ) -> None:
         self._procs = Procs(proc, ticks_per_s=ticks_per_s)
         self._ambient, self._now_s = ambient if ambient is not None else Ambient(proc), now_s
+        self._sleepers = Sleepers(proc)
+        self._still: List[str] = []  # trees that were asked for sleepers at this look
         self._looked: Dict[str, _Looked] = {}
         self._groups: Dict[str, Optional[str]] = {}  # where the io pressure of a tree's control group is read, by the tree
         self._accounted = False
@@ -81,7 +84,7 @@ class ProcLoaders:
         if not holders and any(gpu.processes is None for gpu in gpus):
             return None  # nobody seen, but a list was unreadable
         families = self._known_families(holders)
-        self._around = None
+        self._around, self._still = None, []
         looked: Dict[str, _Looked] = {}
         inner = {pid for top, family in families.items() for pid in family if pid != top and pid in holders}
         seen: Dict[int, _Seen] = {}
@@ -91,7 +94,8 @@ class ProcLoaders:
             members = families[top]
             uuids = tuple(sorted({uuid for pid in members for uuid in holders.get(pid, ())} | holders[top]))
             name = "pid-%d" % top
-            if self._may_be_skipped(name, members, holders) and stood_low(uuids, gpus) is False:
+            low = stood_low(uuids, gpus)
+            if low is False and self._may_be_skipped(name, members, holders):
                 skipped[name] = self._skipped.get(name, 0) + 1
                 seen.update({pid: self._seen[pid] for pid in members if pid in self._seen})
                 births.update({pid: self._births[pid] for pid in members if pid in holders})
@@ -100,7 +104,9 @@ class ProcLoaders:
                     looked[name] = self._looked[name]
             else:
                 looked[name] = self._look_around(name, top)
-                trees.append(self._tree(name, uuids, members, holders, seen, births, looked[name]))
+                tree = self._tree(name, uuids, members, holders, seen, births, looked[name])
+                trees.append(self._asked_for_sleepers(tree) if low is not False else tree)
+        self._sleepers.keep_only(self._still)
         self._looked, self._groups = looked, {name: folder for name, folder in self._groups.items() if name in looked}
         self._seen, self._births, self._skipped, self._trees = seen, births, skipped, {tree.id for tree in trees}
         return tuple(trees)
@@ -177,6 +183,13 @@ class ProcLoaders:
             evidence=evidence,
             members=tuple(members),
         )
+
+    def _asked_for_sleepers(self, tree: TreeReading) -> TreeReading:
+        """With ``blocked`` true where a thread of it sleeps for its data, which only shows where nothing else does."""
+        if tree.on_data_path or tree.blocked is not False:
+            return tree
+        self._still.append(tree.id)
+        return replace(tree, blocked=True, on_data_path=True) if self._sleepers.sleeps(tree.id, tree.members) else tree
 
     def _evidence(self, blocked: Optional[bool], added: List[_Seen], worked: int, before: _Looked, now: _Looked) -> Evidence:
         hz = self._procs.ticks_per_s

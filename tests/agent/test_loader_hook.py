@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import pickle
@@ -243,7 +244,7 @@ def test_at_most_one_datagram_a_second(ear: Ear) -> None:
     told = [at_s for _, _, at_s, _, _ in ear.heard()]
 
     assert 2 <= len(told) <= 3
-    assert all(after - before >= 1.0 for before, after in zip(told, told[1:]))
+    assert all(after - before >= 1.0 for before, after in zip(told[:-1], told[1:]))  # noqa: B905  Python 3.9
 
 
 def test_nested_wrapping_counts_once(ear: Ear) -> None:
@@ -278,10 +279,9 @@ def test_what_is_likely_to_be_longer_is_told_of_before_it_begins(ear: Ear) -> No
 
 def full(path: Path) -> Any:
     ear = Ear(path)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as out:
-        with pytest.raises(BlockingIOError):
-            while True:
-                out.sendto(b"x", str(path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as out, contextlib.suppress(BlockingIOError):
+        while True:
+            out.sendto(b"x", str(path))
     return ear
 
 
