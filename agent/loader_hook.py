@@ -37,7 +37,7 @@ _now = time.monotonic
 class _Meter:
     """The sums of one process. ``due``: when the next datagram may go; ``inside``: a next() is being measured."""
 
-    __slots__ = ("batches", "due", "inside", "left_at", "path", "pid", "run", "wait_s", "waited_s", "worked_s")
+    __slots__ = ("batches", "due", "entered_at", "inside", "left_at", "path", "pid", "run", "wait_s")
 
     def __init__(self) -> None:
         self.begin()
@@ -51,18 +51,17 @@ class _Meter:
         self.inside = False
         self.wait_s = 0.0
         self.batches = 0
-        self.left_at = float("inf")  # when the last next() returned
-        self.waited_s = self.worked_s = -1.0  # how long the last wait and the last work between two waits took; below 0: not known
+        self.entered_at = self.left_at = float("inf")  # the last next(): when it began and when it returned
 
     # Between two datagrams the agent believes what the last one said, so one goes out before whatever is likely to be the
     # longer: the wait that begins, or the work after it.
 
     def entering(self, now: float) -> None:
-        if not 0.0 <= self.waited_s < self.worked_s:
+        if not self.left_at - self.entered_at < now - self.left_at:  # the last wait, the last work; written so that "none yet" is told
             self.send(now, True)
 
-    def leaving(self, now: float, over: bool) -> None:
-        if over or not 0.0 <= self.worked_s < self.waited_s:
+    def leaving(self, began: float, now: float, over: bool) -> None:
+        if over or not 0.0 <= began - self.left_at < now - began:
             self.send(now, False)
 
     def send(self, now: float, inside: bool) -> None:
@@ -112,7 +111,6 @@ class _Batches:
         began = _now()
         try:
             meter.inside = True
-            meter.worked_s = began - meter.left_at
             if began >= meter.due:
                 meter.entering(began)
             batch = self._next()
@@ -120,12 +118,13 @@ class _Batches:
             over = False
             return batch
         finally:
-            meter.left_at = ended = _now()
-            meter.waited_s = ended - began
-            meter.wait_s += ended - began
+            ended = _now()
             meter.inside = False
+            meter.wait_s += ended - began
             if ended >= meter.due:
-                meter.leaving(ended, over)
+                meter.leaving(began, ended, over)
+            meter.entered_at = began
+            meter.left_at = ended
 
     def __length_hint__(self) -> Any:
         hint = getattr(type(self._it), "__length_hint__", None)
