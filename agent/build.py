@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from agent.loader import LOW_RATIO, MOST_TREES, TreeSpan, stood_low
+from agent.loader import LOW_RATIO, MOST_TREES, TreeSpan, low_share
 from agent.readings import GpuReading, HostReading, JobReading, Reading
 from agent.report import MAX_ITEMS, MAX_TEXT, Gpu, Holder, Host, Job, Loader, Person, Slice, Totals
 from agent.window import Span
@@ -51,7 +51,7 @@ class OpenWindow:
             self._trees_known = False
             return
         for tree in reading.trees:
-            low = stood_low(tree.gpus, gpus)
+            low = low_share(tree.gpus, gpus)
             self._trees[tree.id] = self._trees.get(tree.id, TreeSpan()).add(tree, low)
 
     def next_spans(self) -> Dict[str, Span]:

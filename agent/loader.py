@@ -3,7 +3,7 @@ Data-loader wait of the processes that hold GPUs: a first, plain figure.
 
 A tree is a process that holds a GPU, with all its children. At each beat we note
 what shows that the tree stands on its data path; `datapath` decides whether it does.
-The share of beats in which its GPUs stood low as well is the wait. Only these processes are looked at, in
+The share of those beats' samples in which its GPUs stood low is the wait. Only these processes are looked at, in
 /proc directly: walking all of /proc each beat would cost more than all the rest.
 """
 
@@ -267,7 +267,8 @@ class TreeSpan:
 
     beats: int = 0
     known: int = 0
-    waited: int = 0
+    waited: float = 0.0
+    owed: float = 0.0  # what stood low in beats that were not looked at: the next look says what it was
     seen_blocked: int = 0
     blocked: int = 0
     read_bytes: Optional[int] = 0
@@ -277,16 +278,17 @@ class TreeSpan:
     exact: Dict[int, Exact] = field(default_factory=dict)  # what its processes told of themselves, by pid
     off_gpu: bool = False
 
-    def add(self, tree: TreeReading, low: Optional[bool]) -> TreeSpan:
+    def add(self, tree: TreeReading, low: Optional[float]) -> TreeSpan:
+        """``low``: the share of the beat in which its GPUs stood low (False and True are none and all of it)."""
         exact = add_exact(self.exact, tree.exact) if tree.exact else self.exact
         if tree.skipped:
-            return replace(self, beats=self.beats + 1, known=self.known + 1, exact=exact)
+            return replace(self, beats=self.beats + 1, known=self.known + 1, owed=self.owed + (low or 0.0), exact=exact)
         path = tree.on_data_path
         first = tree.cpu_s is None and tree.blocked is not None and self.measured == 0
         return TreeSpan(
             beats=self.beats + 1,
             known=self.known + (low is not None and path is not None),
-            waited=self.waited + (low is True and path is True),
+            waited=self.waited + ((low or 0.0) + self.owed if path is True else 0.0),
             seen_blocked=self.seen_blocked + (tree.blocked is not None),
             blocked=self.blocked + (tree.blocked is True),
             # The first sight of a tree has nothing to compare with; that is no hole in the sum.
@@ -316,6 +318,25 @@ class TreeSpan:
             cpu_cores=self.cpu_s / window_s if measured and self.cpu_s is not None and window_s > 0 else None,
             **told,  # type: ignore[arg-type]
         )
+
+
+def low_share(uuids: Sequence[str], gpus: Sequence[GpuReading]) -> Optional[float]:
+    """
+    In what share of one beat's samples these GPUs stood low, of them all the one that did least. One that never did is enough for 0;
+    else one unknown for None.
+    """
+    by_uuid = {gpu.uuid: gpu for gpu in gpus}
+    shares: List[Optional[float]] = []
+    for uuid in uuids:
+        gpu = by_uuid.get(uuid)
+        number = sum(sample.number for sample in gpu.samples) if gpu is not None else 0
+        if gpu is None or not number:
+            shares.append(None)
+            continue
+        low = sum(sample.low if sample.low is not None else sample.number * (sample.ratio < LOW_RATIO) for sample in gpu.samples)
+        shares.append(low / number)
+    known = [share for share in shares if share is not None]
+    return 0.0 if 0.0 in known else None if len(known) < len(shares) or not known else min(known)
 
 
 def stood_low(uuids: Sequence[str], gpus: Sequence[GpuReading]) -> Optional[bool]:

@@ -28,13 +28,14 @@ class Sample(NamedTuple):
     """
     Utilisation, shares 0..1: ``ratio`` is the highest of ``number`` samples of the driver
     and ``total`` their sum (None: ``number`` times ``ratio``); the last of them was taken
-    at ``at_s`` (boot clock), and none before the `Sample` before it.
+    at ``at_s`` (boot clock), and none before the `Sample` before it. ``low``: how many of them stood low (None: all or none, as ``ratio`` does).
     """
 
     at_s: float
     ratio: float
     number: int = 1
     total: Optional[float] = None
+    low: Optional[int] = None
 
 
 @dataclass(frozen=True)

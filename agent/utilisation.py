@@ -17,6 +17,7 @@ from agent.readings import Sample
 if TYPE_CHECKING:
     from agent.device import Device
 
+LOW_PERCENT = 5  # as loader.LOW_RATIO
 FALLBACK_BEAT_S = 1.0  # without the driver's buffer its short window is only seen by looking often
 
 
@@ -105,4 +106,9 @@ def _folded(stamps: Sequence[int], percents: Sequence[int], moment: Moment) -> T
     if len(stamps) == 1:
         return (first,)
     others = percents[1:] if at == 0 else [*percents[:at], *percents[at + 1 :]]
-    return (first, Sample(min(now, ahead_s + end / 1e6), max(others) / 100.0, len(others), sum(others) / 100.0))
+    return (first, Sample(min(now, ahead_s + end / 1e6), max(others) / 100.0, len(others), sum(others) / 100.0, _low(others)))
+
+
+def _low(percents: Sequence[int]) -> int:
+    """How many of them stood low: what waits for its data between two batches shows between two samples."""
+    return sum([percent < LOW_PERCENT for percent in percents])

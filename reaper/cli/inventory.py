@@ -29,7 +29,6 @@ exit codes: 0 done, 1 no cloud could be read, 2 usage or configuration, 3 there 
 """
 
 SPEAKS_WITHIN = timedelta(minutes=5)
-LOW = 0.05
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,11 +105,9 @@ def _machine(store: Store, instance: Instance, voice: Voice | None, configuratio
 def _wasted(
     instance: Instance, newest: Observation | None, policies: Sequence[Policy], configuration: Configuration, now: datetime
 ) -> Waste | None:
-    """Of a machine that speaks, runs, and whose GPUs stood low in its newest window."""
-    low, above = (policies[0].idle.gpu_at_most, policies[0].starved_above) if len(policies) == 1 else (LOW, SHIPPED_ABOVE)
+    """Of a machine that speaks and runs."""
+    above = policies[0].starved_above if len(policies) == 1 else SHIPPED_ABOVE
     if newest is None or now - newest.ended_at > SPEAKS_WITHIN or not instance.state.counts:
-        return None
-    if any(gpu.work is not None and gpu.work > low for gpu in newest.gpus):
         return None
     return waste(newest, above, price_of(instance.type, configuration.prices))
 

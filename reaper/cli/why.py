@@ -29,7 +29,7 @@ from reaper.model.mark import Mark, Stage
 from reaper.model.plan import Attempt, Outcome
 from reaper.model.policy import Configuration, Mode
 from reaper.model.resource import ResourceId
-from reaper.model.signal import Observation, State, Voice
+from reaper.model.signal import Activity, Observation, Voice
 from reaper.model.snooze import Snooze
 from reaper.ports import Store
 from reaper.service import lost
@@ -112,7 +112,7 @@ def _look(store: Store, found: Found, configuration: Configuration, now: datetim
         gathering = Gathering(found.inventory, read_known(store, now), watch, configuration, now)
         facts = gathering.facts(id, now)
         decision = _decision(facts, now)
-        if decision.state is State.STARVED:
+        if decision.state.activity is Activity.BUSY:
             above = facts.policy.starved_above if facts.policy is not None else SHIPPED_ABOVE
             wasted = waste(facts.newest, above, price_of(found.instance.type, configuration.prices))
         marks = [m for m in store.marks().values() if m.resource == id]

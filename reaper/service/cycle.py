@@ -26,7 +26,7 @@ from reaper.model.mark import Mark, MarkChange, MarkEvent, Stage
 from reaper.model.plan import Attempt, Debit, Plan
 from reaper.model.policy import Configuration, Mode, Policy, owner_of
 from reaper.model.resource import ResourceId
-from reaper.model.signal import State
+from reaper.model.signal import Activity
 from reaper.ports import Brakes, Clock, Cloud, Lease, Message, Store
 from reaper.service import announce
 from reaper.service import lost as losses
@@ -47,7 +47,7 @@ MarkKey = tuple[ResourceId, Action]
 class Row:
     """
     One machine in one cycle, for whoever shows it. ``due_at``: the earliest; None: stands still or not nominated. ``waste``: of
-    one that is starved.
+    one whose jobs wait for their data.
     """
 
     decision: Decision
@@ -318,7 +318,7 @@ class Cycle:
                 due_at = lifecycle.earliest(mark, policy, this.now)
             candidate = planner.Candidate(facts.instance, decision, policy, mark, facts.gang, look)
             wasted = None
-            if decision.state is State.STARVED:
+            if decision.state.activity is Activity.BUSY:  # GPUs that compute now and then wait as well
                 above = policy.starved_above if policy is not None else SHIPPED_ABOVE
                 wasted = waste(facts.newest, above, budgets.price_of(facts.instance.type, configuration.prices))
             rows.append(Row(decision, candidate, due_at, wasted))

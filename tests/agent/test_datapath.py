@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from agent.ambient import Ambient, pressure_s
 from agent.datapath import Evidence, EvidenceSum, on_data_path, signs
 from agent.disks import LocalDisks
-from agent.loader import LOW_RATIO, ProcLoaders, TreeSpan, stood_low
+from agent.loader import LOW_RATIO, ProcLoaders, TreeSpan, low_share, stood_low
 from agent.readings import GpuReading, Sample, TreeReading
 from tests.agent.test_loader import FakeProc
 from tests.fakes import fuse
@@ -279,16 +279,49 @@ def test_remote_mounts_are_never_asked_for_their_size(tmp_path: Path, monkeypatc
     monkeypatch.undo()
 
 
-def test_spike_anywhere_in_a_beat_is_work_and_no_wait() -> None:
-    """Four batches, then a long gap: the gap is the wait, the beat with the batches is not."""
+def test_spikes_are_work_and_what_lies_between_them_is_the_wait() -> None:
+    """Four batches, then a long gap."""
     spiky = [GpuReading("GPU-0", samples=(Sample(0.0, 0.0), Sample(1.0, LOW_RATIO), Sample(2.0, 0.0)))]
     gap = [GpuReading("GPU-0", samples=(Sample(0.0, 0.0),))]
     tree = TreeReading("pid-10", ("GPU-0",), False, True, 0, 1.0, evidence=QUIET)
     span = TreeSpan()
     for gpus in [spiky, gap, gap, gap]:
-        span = span.add(tree, stood_low(tree.gpus, gpus))
+        span = span.add(tree, low_share(tree.gpus, gpus))
 
-    assert span.close("pid-10", 20.0).wait_ratio == 0.75
+    assert span.close("pid-10", 20.0).wait_ratio == pytest.approx((2 / 3 + 3) / 4, abs=1e-4)
+    assert stood_low(tree.gpus, spiky) is False  # and so no idle beat
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        ([[Sample(0, 0.9, 10, 1.8, 8), Sample(1, 0.0)]], 9 / 11),
+        ([[Sample(0, 0.0, 10)]], 1.0),
+        ([[Sample(0, 0.6, 10, 6.0, 0)]], 0.0),
+        ([[Sample(0, 0.0, 4)], [Sample(0, 0.9, 4, 0.9, 3)]], 0.75),
+        ([[Sample(0, 0.9, 4, 3.6, 0)], []], 0.0),
+        ([[Sample(0, 0.0, 4)], []], None),
+        ([], None),
+    ],
+    ids=["computes now and then", "never computes", "always a little", "of two the busier", "one busy beside one unknown", "one low beside one unknown", "no gpu"],
+)
+def test_share_of_a_beat_in_which_the_gpus_stood_low(samples: List[List[Sample]], expected: Optional[float]) -> None:
+    gpus = [GpuReading("GPU-%d" % i, samples=tuple(s)) for i, s in enumerate(samples)]
+
+    assert low_share([gpu.uuid for gpu in gpus], gpus) == expected
+
+
+def test_beats_that_were_not_looked_at_wait_as_the_next_look_says() -> None:
+    def look(path: Optional[bool], skipped: bool = False) -> TreeReading:
+        return TreeReading("pid-10", ("GPU-0",), None if skipped else False, path, 0, 0.0, skipped=skipped)
+
+    def ratio(path: bool) -> Optional[float]:
+        span = TreeSpan().add(look(path), 0.5)
+        for tree in (look(None, True), look(None, True), look(path)):
+            span = span.add(tree, 0.5)
+        return span.close("pid-10", 20.0).wait_ratio
+
+    assert (ratio(True), ratio(False)) == (0.5, 0.0)
 
 
 # --- real processes that really wait ---

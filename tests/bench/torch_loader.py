@@ -77,11 +77,11 @@ def one(kind: str, folder: Path, library: Path) -> list[Row]:
         environment = {**os.environ, "REAPER_AGENT_HOOK_SOCKET": str(folder / "hook.sock"), "PYTHONPATH": str(ROOT)}
         line = [PYTHON, "-m", "tests.bench.torch_job", kind, str(state.path), str(WARM_S + MEASURED_S + 3), file]
         with subprocess.Popen(line, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True) as job:
-            loader = watched(log, door)
+            loader, begin, end = watched(log, door)
             told, _ = job.communicate()
     door.close()
     truth = json.loads(told.splitlines()[-1])
-    real = truth["waited"] / truth["seconds"]
+    real = sum(max(0.0, min(ended, end) - max(began, begin)) for began, ended in truth["waits"]) / (end - begin)
     exact, estimate = loader.exact_wait_ratio, loader.wait_ratio
     print(f"{kind}: {evidence(loader)} (torch {truth['torch']})", file=sys.stderr)
     if exact is None or estimate is None:
@@ -92,24 +92,25 @@ def one(kind: str, folder: Path, library: Path) -> list[Row]:
     ]
 
 
-def watched(log: LineLog, door: Socket) -> Loader:
-    """The worst tree of one window of the agent, over the job as it runs."""
+def watched(log: LineLog, door: Socket) -> tuple[Loader, float, float]:
+    """The tree of one window of the agent, over the job as it runs; and when the window began and ended (CLOCK_MONOTONIC)."""
     clock = BootClock()
     gpus = NvmlGpus(clock, lambda pid: False, log)
     loaders = HookedLoaders(ProcLoaders(), door, log)
     until = time.monotonic() + 60.0
     while not any(gpu.pids for gpu in gpus.read().gpus) and time.monotonic() < until:
         time.sleep(0.1)
-    window = OpenWindow(clock.boot_s())
+    window, begin = OpenWindow(clock.boot_s()), time.monotonic()
     for beat in range(WARM_S + MEASURED_S):
         if beat == WARM_S:
-            window = OpenWindow(clock.boot_s())
+            window, begin = OpenWindow(clock.boot_s()), time.monotonic()
         snapshot = beat_of(gpus)
         window.add(Reading(snapshot, loaders.look(snapshot.gpus)), BEAT_S)
     gpus.close()
+    end = time.monotonic()
     found = window.loaders(float(MEASURED_S)) or ()
     assert found, "no process held the GPU"
-    return found[0]
+    return found[0], begin, end
 
 
 def beat_of(gpus: NvmlGpus) -> GpuSnapshot:

@@ -242,10 +242,20 @@ def test_plan_and_inventory_tell_what_starves_and_at_what_price(room: Room) -> N
     assert "starved: waits 62%" in room.reaper("inventory").out
 
 
-def test_a_machine_that_works_or_fell_silent_is_not_called_starved(room: Room) -> None:
+def test_a_machine_whose_gpus_compute_between_their_waits_wastes_as_well(room: Room) -> None:
     room.machine()
     room.list_all()
     room.report(gpus=(make.gpu(peak=0.9, processes=1),), loaders=(WAITING,))
+    told = room.reaper("why", "trainer", "--json").json
+
+    assert (told["state"], told["starved"]["wait_ratio"]) == ("working", 0.62)
+    assert room.reaper("plan", "--json").json["summary"]["starved"] == 1
+
+
+def test_a_machine_that_fell_silent_is_not_called_starved(room: Room) -> None:
+    room.machine()
+    room.list_all()
+    room.report(until=NOW - HOUR, loaders=(WAITING,))
 
     assert room.reaper("why", "trainer", "--json").json["starved"] is None
     assert room.reaper("inventory", "--json").json["machines"][0]["starved"] is None

@@ -12,7 +12,7 @@ WASTE = Waste("pid-1", 0.62, False, 14.88)
 
 def test_starved_for_long_is_told_once_a_day():
     watch = StarvedWatch()
-    told = [n for n in range(0, 60 * 48) if watch.step({ID: WASTE}, NOW + n * MINUTE)]
+    told = [n for n in range(60 * 48) if watch.step({ID: WASTE}, NOW + n * MINUTE)]
 
     assert told == [AFTER // MINUTE, (AFTER + AGAIN_AFTER) // MINUTE]
 
