@@ -128,6 +128,8 @@ class Procs:
     def io(self, pid: int) -> Io:
         """What it read and wrote. All None: not allowed to look (another user's process) or gone."""
         words = (self.text("%d/io" % pid) or "").split()
+        if len(words) == 14 and words[8] == "read_bytes:":  # as every kernel writes it; asked of every process of a tree
+            return Io(int(words[1]), int(words[3]), int(words[5]), int(words[9]), int(words[11]))
         return Io(**{_IO[name]: int(value) for name, value in zip(words[::2], words[1::2]) if name in _IO and value.isdigit()})
 
     def pids(self) -> Optional[List[int]]:
