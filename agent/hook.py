@@ -83,7 +83,9 @@ class Socket:
     def open(self) -> bool:
         """False: not to be had; why is in the log."""
         try:
-            self._path.parent.mkdir(mode=0o755, exist_ok=True)
+            if not self._path.parent.is_dir():
+                self._path.parent.mkdir()
+                os.chmod(self._path.parent, 0o755)  # whatever the umask is: jobs of all users have to reach it
             if not self._make_room():
                 return False
             made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)

@@ -183,6 +183,18 @@ def test_socket_that_another_agent_reads_and_what_is_no_socket_stay(door: Socket
     assert len(door.take()[0]) == 1
 
 
+def test_every_user_can_reach_it_whatever_the_umask(tmp_path: Path, log: Lines) -> None:
+    before = os.umask(0o077)
+    try:
+        door = Socket(tmp_path / "made" / "hook.sock", log)
+        assert door.open()
+    finally:
+        os.umask(before)
+
+    assert (door._path.parent.stat().st_mode & 0o777, door._path.stat().st_mode & 0o777) == (0o755, 0o666)
+    door.close()
+
+
 def test_path_that_became_anothers_is_not_taken_away(door: Socket, log: Lines) -> None:
     door._path.unlink()
     other = Socket(door._path, log)
