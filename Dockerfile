@@ -7,7 +7,7 @@ FROM ${BASE} AS build
 COPY pyproject.toml README.md /src/
 COPY reaper /src/reaper
 COPY agent /src/agent
-RUN python3 -m venv /opt/idle-reaper && /opt/idle-reaper/bin/pip install --no-cache-dir -q /src
+RUN python3 -m venv /opt/idle-reaper && /opt/idle-reaper/bin/pip install --no-cache-dir -q '/src[postgres]'
 
 FROM ${BASE}
 COPY --from=build /opt/idle-reaper /opt/idle-reaper

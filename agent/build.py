@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from agent.loader import LOW_RATIO, MOST_TREES, TreeSpan, low_share
+from agent.loader import LOW_RATIO, MOST_OFF_GPU, MOST_TREES, UNSEEN, TreeSpan, low_share
 from agent.readings import GpuReading, HostReading, JobReading, Reading
 from agent.report import MAX_ITEMS, MAX_TEXT, Gpu, Holder, Host, Job, Loader, Person, Slice, Totals
 from agent.window import Span
@@ -32,8 +32,10 @@ class OpenWindow:
         self.last: Optional[Reading] = None
         self._spans: Dict[str, Span] = dict(spans or {})
         self._latest: Dict[str, GpuReading] = {}
+        self._most: Dict[str, Tuple[Optional[int], Optional[int]]] = {}  # processes and memory used, at any beat
         self._trees: Dict[str, TreeSpan] = {}
         self._trees_known = True
+        self._looks = 0  # at the trees
 
     def add(self, reading: Reading, beat_s: float) -> None:
         """Take one beat's reading. ``beat_s`` is the beat it was taken on: a gap counts at most two of it."""
@@ -41,6 +43,8 @@ class OpenWindow:
         gpus = reading.snapshot.gpus
         for gpu in gpus:
             self._latest[gpu.uuid] = gpu
+            processes, mem = self._most.get(gpu.uuid, (None, None))
+            self._most[gpu.uuid] = (_most(processes, gpu.processes), _most(mem, gpu.mem_used_bytes))
             self._spans[gpu.uuid] = self._spans.get(gpu.uuid, Span()).add_all(gpu.samples, beat_s)
             if gpu.processes != 0 or (gpu.mem_used_bytes is not None and gpu.mem_used_bytes > HARDLY_BYTES):
                 self._occupied.add(gpu.uuid)
@@ -50,6 +54,7 @@ class OpenWindow:
         if reading.trees is None:
             self._trees_known = False
             return
+        self._looks += 1
         for tree in reading.trees:
             low = low_share(tree.gpus, gpus)
             self._trees[tree.id] = self._trees.get(tree.id, TreeSpan()).add(tree, low)
@@ -65,16 +70,25 @@ class OpenWindow:
             if reading is None:
                 found.append(Gpu(words(uuid) or "?", model=words(known[uuid]), trouble=words(trouble or "no reading")))
             else:
-                found.append(_gpu(reading, *self._believed(uuid, reading), self._holders(uuid)))
+                found.append(_gpu(self._at_most(reading), *self._believed(uuid, reading), self._holders(uuid)))
         return tuple(found)
 
+    def _at_most(self, reading: GpuReading) -> GpuReading:
+        """What held the GPU at any beat, so that one who comes and goes within a window is told. What the last beat did not know stays unknown."""
+        processes, mem = self._most[reading.uuid]
+        return replace(
+            reading,
+            processes=processes if reading.processes is not None else None,
+            mem_used_bytes=mem if reading.mem_used_bytes is not None else None,
+        )
+
     def _believed(self, uuid: str, reading: GpuReading) -> Tuple[Span, Optional[str]]:
-        """The samples folded, and the GPU's trouble. A zero that the energy counter contradicts is no figure."""
+        """The samples folded, and the GPU's trouble. Next to no use that the energy counter contradicts is no figure."""
         span = self._spans.get(uuid, Span())
-        if self._witness is None or span.peak != 0.0:
+        if self._witness is None or span.peak is None or span.peak > LOW_RATIO:
             return span, reading.trouble
         first, last = self._energy.get(uuid, (None, None))
-        doubt = self._witness.doubts(uuid, first, last, uuid not in self._occupied)
+        doubt = self._witness.doubts(uuid, first, last, uuid not in self._occupied, span.peak)
         return (span, reading.trouble) if doubt is None else (Span(), doubt)
 
     def jobs(self, end_s: float) -> Optional[Tuple[Job, ...]]:
@@ -94,12 +108,17 @@ class OpenWindow:
         return tuple(_holder(holder) for holder in held) if held and (busy is None or busy < LOW_RATIO) else None
 
     def loaders(self, window_s: float) -> Optional[Tuple[Loader, ...]]:
-        """None: not looked, or not all could be seen and nobody was. The longest waits come first where there are too many."""
+        """None: not looked, or not all could be seen and nobody was. Where there are too many, what cannot be read and what works most come first."""
         if self.last is None or (not self._trees and not self._trees_known):
             return None
-        all_of_them: List[Loader] = [span.close(words(name) or "?", window_s) for name, span in self._trees.items()]
-        all_of_them.sort(key=lambda tree: (-(tree.wait_ratio if tree.wait_ratio is not None else 2.0), tree.id))
-        return tuple(all_of_them[:MOST_TREES])
+        # Once or twice in a window a process list fails; who was not seen then is seen at the other beats.
+        trees = {name: span for name, span in self._trees.items() if name != UNSEEN or 2 * span.beats >= self._looks}
+        all_of_them: List[Loader] = [span.close(words(name) or "?", window_s) for name, span in trees.items()]
+        all_of_them.sort(key=lambda tree: (-_matters(tree), tree.id))
+        # Those without a GPU change from beat to beat: were there many, none with a GPU would be left.
+        alone = [tree for tree in all_of_them if tree.off_gpu][:MOST_OFF_GPU]
+        owners = [tree for tree in all_of_them if not tree.off_gpu][: MOST_TREES - len(alone)]
+        return tuple(sorted(owners + alone, key=lambda tree: (-_matters(tree), tree.id)))
 
 
 def _gpu(reading: GpuReading, span: Span, trouble: Optional[str], holders: Optional[Tuple[Holder, ...]]) -> Gpu:
@@ -120,6 +139,23 @@ def _gpu(reading: GpuReading, span: Span, trouble: Optional[str], holders: Optio
         holders=holders,
         slices=_slices(reading.slices),
     )
+
+
+def _most(before: Optional[int], now: Optional[int]) -> Optional[int]:
+    return before if now is None else now if before is None else max(before, now)
+
+
+def _matters(tree: Loader) -> float:
+    """
+    How much a tree speaks for work: its wait (a share, also as it told it) or its CPU (cores), whichever is most; not known
+    is the most. Of one without a GPU only what it told can be known.
+    """
+    told = tree.exact_wait_ratio if tree.exact_wait_ratio is not None else 0.0
+    if tree.off_gpu:
+        return told
+    if tree.wait_ratio is None or tree.cpu_cores is None:
+        return math.inf
+    return max(tree.wait_ratio, tree.cpu_cores, told)
 
 
 def _slices(slices: Optional[Tuple[Slice, ...]]) -> Optional[Tuple[Slice, ...]]:
@@ -163,8 +199,8 @@ def totals(now: HostReading, gpus: Sequence[Gpu], expected: Optional[int]) -> To
     energies = [gpu.energy_j for gpu in gpus if gpu.energy_j is not None]
     whole = bool(gpus) and len(energies) == len(gpus) and (expected is None or len(gpus) >= expected)
     return Totals(
-        gpu_energy_j=math.fsum(energies) if whole else None,
-        cpu_s=now.cpu_busy_s,
+        gpu_energy_j=round(math.fsum(energies), 1) if whole else None,
+        cpu_s=round(now.cpu_busy_s, 2) if now.cpu_busy_s is not None else None,
         disk_bytes=now.disk_bytes,
         net_bytes=now.net_bytes,
     )
@@ -186,7 +222,7 @@ def _floor(ratio: Optional[float]) -> Optional[float]:
 def _rate(before: Optional[int], now: Optional[int], over_s: float) -> Optional[float]:
     if before is None or now is None or now < before or over_s <= 0:
         return None
-    return (now - before) / over_s
+    return round((now - before) / over_s, 1)
 
 
 def _share(before: Optional[HostReading], now: HostReading) -> Optional[float]:
@@ -195,8 +231,9 @@ def _share(before: Optional[HostReading], now: HostReading) -> Optional[float]:
     if now.cpu_busy_s is None or now.cpu_total_s is None:
         return None
     spent, whole = now.cpu_busy_s - before.cpu_busy_s, now.cpu_total_s - before.cpu_total_s
-    return _within(spent / whole) if whole > 0 else None
+    # The kernel's count of waiting may run back by a tick: all busy is then more than all.
+    return _within(min(spent / whole, 1.0)) if whole > 0 else None
 
 
 def _within(ratio: Optional[float]) -> Optional[float]:
-    return ratio if ratio is not None and math.isfinite(ratio) and 0.0 <= ratio <= 1.0 else None
+    return round(ratio, 4) if ratio is not None and math.isfinite(ratio) and 0.0 <= ratio <= 1.0 else None

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Dict, List, Optional, Tuple
 
+from agent.report import Value
+
 # A second of a tree that feeds its GPUs, at the least (of storage any byte). Below these lies what idle programs do as well: a notebook's
 # server, its autosave, a logger that looks at the machine every few seconds.
 CALLS_BYTES = 32 << 10  # through read calls: page cache, pipes, and mounts of which storage's own count knows nothing
@@ -20,8 +22,8 @@ RECEIVED_BYTES = 1 << 20  # by the machine, while the tree does
 ALIVE_CORES = 0.01  # at least so much
 STALLED_RATIO = 0.1  # of its group's time, or of its own, waiting for a block device
 
-@dataclass(frozen=True)
-class Evidence:
+@dataclass(frozen=True, eq=False, repr=False)
+class Evidence(Value):
     """
     One tree between two looks that lay ``for_s`` seconds apart; None is "not read". ``blocked``: a process of it was in state
     D at the look. Bytes and calls are sums over those of its processes that would say, which is all of them only where
@@ -79,8 +81,8 @@ def on_data_path(seen: Evidence) -> Optional[bool]:
 
 # --- over a window ---
 
-@dataclass(frozen=True)
-class EvidenceSum:
+@dataclass(frozen=True, eq=False, repr=False)
+class EvidenceSum(Value):
     """Evidence folded over a window. A sum that lacks a part is None: a part of it would read as little."""
 
     for_s: float = 0.0
@@ -119,8 +121,8 @@ _COUNTED = ("read_bytes", "read_calls", "called_bytes", "write_bytes", "put_byte
 # --- told by the job itself ---
 
 
-@dataclass(frozen=True)
-class Exact:
+@dataclass(frozen=True, eq=False, repr=False)
+class Exact(Value):
     """
     What one process's own count says of the time since the look before: it was watched for ``covered_s`` and waited for
     ``wait_s`` of it, and got so many ``batches``. ``holds``: it is one that holds a GPU.

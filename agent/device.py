@@ -18,7 +18,7 @@ from agent.calls import Calls, Failed
 from agent.loader import LOW_RATIO
 from agent.readings import GpuReading, Sample
 from agent.report import Slice
-from agent.utilisation import Moment, Util, utilisation
+from agent.utilisation import Moment, Util, rate, utilisation
 
 SLOW_EVERY = 3  # beats between two readings of what is said once per window
 ASK_AGAIN_EVERY = 4  # such readings, for whether a process is nobody's work
@@ -32,6 +32,7 @@ _INTEGRATED = re.compile("nvgpu|tegra|jetson", re.IGNORECASE)
 
 MIG_BLIND = "MIG is on: utilisation is not measured"
 INTEGRATED_BLIND = "integrated GPU: utilisation is not measured"
+MAYBE_MIG_BLIND = "utilisation 0 not believed: whether MIG is on cannot be read"
 
 
 class _Listed(NamedTuple):
@@ -50,11 +51,11 @@ class _Processes(NamedTuple):
 
 
 class _Slow(NamedTuple):
-    """``beats``: how often it has been used since it was read."""
+    """``beats``: how often it has been used since it was read. ``mig`` None: it may be on."""
 
     beats: int
     at_s: float
-    mig: bool
+    mig: Optional[bool]
     memory: Tuple[Optional[int], Optional[int]]
     power_w: Optional[float]
     energy_j: Optional[float]
@@ -74,6 +75,7 @@ class Device:
     seen_us: Optional[int] = None
     missing: Optional[str] = None  # it was there once, and the driver no longer hands it out
     slow: Optional[_Slow] = None
+    mig: Optional[bool] = None  # as last answered
     reused: bool = False  # the list of processes, at the last beat
     readings: int = 0  # of what is read on every third beat
     last: Optional[Tuple[_Listed, _Listed, _Listed, _Processes]] = None  # the process lists, and what was made of them
@@ -111,7 +113,7 @@ class DeviceReader:
             processes = self._processes(device, slow, total)
             util = self._on_slices(slow, processes, moment)
         else:
-            util = utilisation(self._calls, device, moment)
+            util = self._measured(device, slow, moment)
             processes = self._processes(device, slow, total, computes=any(s.ratio >= LOW_RATIO for s in util.samples))
             if not util.samples:
                 device.slow = None  # MIG may have been switched on; and a GPU in trouble is looked at as a whole
@@ -132,12 +134,29 @@ class DeviceReader:
         )
         return reading, util
 
+    def _measured(self, device: Device, slow: _Slow, moment: Moment) -> Util:
+        """
+        Utilisation as the driver tells it. Where MIG may be on, a zero may stand for "not measured" and is none; and now
+        and then a zero of the sample buffer is held against the rate of now, for one of the two may have stopped.
+        """
+        util = utilisation(self._calls, device, moment)
+        if not util.samples or any(sample.ratio > 0.0 for sample in util.samples):
+            return util
+        if slow.mig is None:
+            return Util((), MAYBE_MIG_BLIND, by_rate=util.by_rate)
+        if slow.beats > 0 or util.by_rate:
+            return util
+        now = rate(self._calls, device, moment)
+        return util._replace(samples=(*util.samples, *now.samples)) if any(s.ratio > 0.0 for s in now.samples) else util
+
     def _slow(self, device: Device, moment: Moment, integrated: bool) -> _Slow:
         device.readings += 1
         if device.readings % ASK_AGAIN_EVERY == 0:
             device.nobodys, device.last = {}, None  # a process may since have become another program
         nothing = _Listed({}, True)
-        mig = not integrated and self._mig(device)
+        if integrated:  # what it answers may be zeros that mean nothing
+            return _Slow(0, moment.boot_s, False, (None, None), None, None, nothing, None, nothing)
+        mig = self._mig(device)
         slices, in_slices = self._slices(device) if mig else (None, nothing)
         return _Slow(
             0,
@@ -146,19 +165,26 @@ class DeviceReader:
             self._memory(device.handle, device.index),
             self._figure(device, "nvmlDeviceGetPowerUsage", 1000.0, _MOST_WATTS),
             self._figure(device, "nvmlDeviceGetTotalEnergyConsumption", 1000.0, _MOST_JOULES),
-            nothing if integrated else self._listed(device.handle, device.index, "Graphics", "MPSCompute"),
+            self._listed(device.handle, device.index, "Graphics", "MPSCompute"),
             slices,
             in_slices,
         )
 
     # --- MIG ---
 
-    def _mig(self, device: Device) -> bool:
-        """Only an explicit "enabled" is MIG; cards without MIG answer "not supported"."""
+    def _mig(self, device: Device) -> Optional[bool]:
+        """
+        Only an explicit "enabled" is MIG; cards without MIG answer "not supported". Any other failure: as last answered,
+        but that it was off does not say that it still is.
+        """
         try:
-            return bool(self._calls("nvmlDeviceGetMigMode", device.handle, on=device.index, to=lambda modes: modes[0] == 1))
-        except Failed:
-            return False
+            device.mig = bool(self._calls("nvmlDeviceGetMigMode", device.handle, on=device.index, to=lambda modes: modes[0] == 1))
+        except Failed as failed:
+            if failed.code in nvml.CANNOT:
+                device.mig = False
+            else:
+                return device.mig or None
+        return device.mig
 
     def _on_slices(self, slow: _Slow, processes: _Processes, moment: Moment) -> Util:
         """
@@ -180,7 +206,9 @@ class DeviceReader:
         complete = True
         try:
             most = self._calls("nvmlDeviceGetMaxMigDeviceCount", device.handle, on=device.index, to=int)
-            for number in range(min(most, _MOST_SLICES)):
+            if not 0 < most <= _MOST_SLICES:  # MIG without room for an instance makes no sense; with too much not all are seen
+                return None, _Listed(entries, False)
+            for number in range(most):
                 try:
                     handle: Any = self._calls("nvmlDeviceGetMigDeviceHandleByIndex", device.handle, number, on=device.index)
                 except Failed as failed:
@@ -268,4 +296,5 @@ class DeviceReader:
             value = self._calls(name, device.handle, on=device.index, to=float) / divisor
         except Failed:
             return None
-        return value if math.isfinite(value) and 0.0 <= value <= most else None
+        # A GPU that answers draws some power: a zero is a figure that is not kept.
+        return value if math.isfinite(value) and 0.0 < value <= most else None

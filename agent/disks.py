@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
+from os.path import join
 from pathlib import Path
 from typing import Callable, Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
 
-from agent.report import MAX_ITEMS, Disk
+from agent.report import MAX_ITEMS, Disk, Value
 
 SYS, PROC, DEV = Path("/sys"), Path("/proc"), Path("/dev")
 MOUNTED, UNMOUNTED, MEMBER, UNKNOWN = "mounted", "unmounted", "member", "unknown"
@@ -46,12 +47,12 @@ class Mount(NamedTuple):
     source: str
 
 
-@dataclass(frozen=True)
-class _Node:
-    """A whole device or a partition. ``path`` below /sys; ``device`` as "259:1"; ``held``: something is stacked on it."""
+@dataclass(frozen=True, eq=False, repr=False)
+class _Node(Value):
+    """A whole device or a partition. ``path`` is below /sys; ``device`` as "259:1"; ``held``: something is stacked on it."""
 
     name: str
-    path: Path
+    path: str
     device: str
     size: int
 
@@ -89,7 +90,8 @@ class LocalDisks:
     def __init__(
         self, sys: Path = SYS, proc: Path = PROC, dev: Path = DEV, look: Callable[[str, str], Optional[float]] = look
     ) -> None:
-        self._block, self._proc, self._dev, self._look = sys / "block", proc, dev, look
+        # Texts, not Paths: each step of a Path is interned, and the interpreter's table of those grows with what comes and goes.
+        self._block, self._proc, self._dev, self._look = join(sys, "block"), str(proc), str(dev), look
         self._written: Dict[str, Tuple[Tuple[int, int], float]] = {}  # counters, and since when they stand at least
         self._seen: Set[str] = set()
 
@@ -121,22 +123,22 @@ class LocalDisks:
     # --- which disks are local ---
 
     def _google(self) -> FrozenSet[str]:
-        folder = self._dev / "disk" / "by-id"
+        folder = join(self._dev, "disk", "by-id")
         try:
             links = os.listdir(folder)
         except OSError:
             return frozenset()
-        return frozenset(os.path.basename(os.path.realpath(folder / link)) for link in links if link.startswith("google-local-"))
+        return frozenset(os.path.basename(os.path.realpath(join(folder, link))) for link in links if link.startswith("google-local-"))
 
     def _is_local(self, name: str, google: FrozenSet[str]) -> Optional[bool]:
         """None: it may be."""
         if name in google:
             return True
-        folder = self._block / name
-        model = _text(folder / "device" / "model")
+        folder = join(self._block, name)
+        model = _text(join(folder, "device", "model"))
         if not name.startswith("nvme"):
             return model == _LOCAL_SCSI_MODEL
-        if _text(folder / "hidden") == "1" or _text(folder / "device" / "transport") in _FABRICS:
+        if _text(join(folder, "hidden")) == "1" or _text(join(folder, "device", "transport")) in _FABRICS:
             return False  # one of several paths to a disk that is listed itself; a disk over the network
         if model is None:
             return None
@@ -146,7 +148,7 @@ class LocalDisks:
 
     def _disk(self, name: str, mounts: List[Mount], swaps: FrozenSet[str]) -> Disk:
         try:
-            tops = self._tops(self._node(self._block / name), 0)
+            tops = self._tops(self._node(join(self._block, name)), 0)
             swapped = any(node.name in swaps for node in tops.nodes)
             behind = [self._mounts_of(node, mounts) for node in tops.nodes]
             whole = self._whole(tops.nodes)
@@ -164,11 +166,11 @@ class LocalDisks:
         path = roots.pop() if alone else None
         return Disk(name, use, path if path is not None and _tellable(path) else None, None, ratio)
 
-    def _node(self, path: Path) -> _Node:
-        device, size = _text(path / "dev"), _text(path / "size")
+    def _node(self, path: str) -> _Node:
+        device, size, name = _text(join(path, "dev")), _text(join(path, "size")), os.path.basename(path)
         if device is None or size is None:
-            raise _Cannot(path.name)
-        return _Node(path.name, path, device, int(size))
+            raise _Cannot(name)
+        return _Node(name, path, device, int(size))
 
     def _tops(self, node: _Node, depth: int) -> _Tops:
         """The devices on top of this one, on which a file system can be: itself, its partitions, or what is stacked on them."""
@@ -177,13 +179,13 @@ class LocalDisks:
         found: Dict[str, _Node] = {}
         stacked = False
         inside = os.listdir(node.path)
-        holders = os.listdir(node.path / "holders")
+        holders = os.listdir(join(node.path, "holders"))
         for name in holders:
             stacked = True
-            found.update({top.name: top for top in self._tops(self._node(self._block / name), depth + 1).nodes})
+            found.update({top.name: top for top in self._tops(self._node(join(self._block, name)), depth + 1).nodes})
         for name in inside:
-            if name.startswith(node.name) and (node.path / name / "partition").exists():
-                tops = self._tops(self._node(node.path / name), depth + 1)
+            if name.startswith(node.name) and os.path.exists(join(node.path, name, "partition")):
+                tops = self._tops(self._node(join(node.path, name)), depth + 1)
                 stacked = stacked or tops.stacked
                 found.update({top.name: top for top in tops.nodes})
         if not found:
@@ -199,13 +201,13 @@ class LocalDisks:
         return below > 0 and sum(top.size for top in tops) >= WHOLE * below
 
     def _below(self, name: str, bases: Dict[str, int], depth: int) -> None:
-        path = self._block / name
-        if not path.is_dir():  # a partition: all of its disk counts
-            disks = [disk for disk in os.listdir(self._block) if name.startswith(disk) and (self._block / disk / name).is_dir()]
+        path = join(self._block, name)
+        if not os.path.isdir(path):  # a partition: all of its disk counts
+            disks = [disk for disk in os.listdir(self._block) if name.startswith(disk) and os.path.isdir(join(self._block, disk, name))]
             if len(disks) != 1:
                 raise _Cannot(name)
-            name, path = disks[0], self._block / disks[0]
-        slaves = os.listdir(path / "slaves") if (path / "slaves").is_dir() else []
+            name, path = disks[0], join(self._block, disks[0])
+        slaves = os.listdir(join(path, "slaves")) if os.path.isdir(join(path, "slaves")) else []
         if depth > 8:
             raise _Cannot(name)
         for slave in slaves:
@@ -216,12 +218,12 @@ class LocalDisks:
     # --- mounts ---
 
     def _mounts(self) -> List[Mount]:
-        with open(self._proc / "self" / "mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        with open(join(self._proc, "self", "mountinfo"), encoding="utf-8", errors="surrogateescape") as file:
             return [mount for line in file for mount in (_mount(line),) if mount is not None]
 
     def _swaps(self) -> FrozenSet[str]:
         try:
-            with open(self._proc / "swaps", encoding="utf-8", errors="surrogateescape") as file:
+            with open(join(self._proc, "swaps"), encoding="utf-8", errors="surrogateescape") as file:
                 lines = file.read().splitlines()[1:]
         except FileNotFoundError:  # a kernel without swapping
             return frozenset()
@@ -231,7 +233,7 @@ class LocalDisks:
         """The kernel's name of a device that a mount or swap names, which may be a link such as /dev/mapper/scratch; "" for anything else."""
         if not source.startswith("/dev/"):
             return ""
-        return os.path.basename(os.path.realpath(self._dev / source[len("/dev/") :]))
+        return os.path.basename(os.path.realpath(join(self._dev, source[len("/dev/") :])))
 
     def _mounts_of(self, node: _Node, mounts: List[Mount]) -> List[Mount]:
         return [m for m in mounts if m.device == node.device or self._resolved(m.source) == node.name]
@@ -268,10 +270,10 @@ class LocalDisks:
 
     def _counters(self, name: str) -> Optional[Tuple[int, int]]:
         """Writes and sectors written since boot. Where the kernel was told not to count, they stand still and mean nothing."""
-        if _text(self._block / name / "queue" / "iostats") == "0":
+        if _text(join(self._block, name, "queue", "iostats")) == "0":
             return None
         # https://docs.kernel.org/block/stat.html
-        fields = (_text(self._block / name / "stat") or "").split()
+        fields = (_text(join(self._block, name, "stat")) or "").split()
         if len(fields) < 7 or not (fields[4].isdigit() and fields[6].isdigit()):
             return None
         return int(fields[4]), int(fields[6])
@@ -306,7 +308,7 @@ def _tellable(path: str) -> bool:
     return path.isprintable() and 0 < len(path) <= 256
 
 
-def _text(path: Path) -> Optional[str]:
+def _text(path: str) -> Optional[str]:
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             return file.read(4096).strip()

@@ -21,7 +21,7 @@ from agent.readings import FAILED, NO_GPU, NO_LIBRARY, OK, GpuReading, GpuSnapsh
 from agent.utilisation import FALLBACK_BEAT_S, Moment, Util
 
 FIRST_RETRY_S, MOST_RETRY_S = 5.0, 300.0
-_CLOCK_STEP_S = 1.0
+_CLOCK_STEP_S = 0.25
 
 
 class NvmlGpus:
@@ -49,6 +49,7 @@ class NvmlGpus:
         self._devices: Dict[str, Device] = {}
         self._count: Optional[int] = None
         self._unopened = 0  # indices that the driver lists and will not hand out
+        self._dead = False  # a GPU answered nothing at the last beat, though others did
         self._driver: Optional[str] = None
         self._last_failure = GpuSnapshot(FAILED)
         self._retry_at, self._retry_s = -math.inf, FIRST_RETRY_S
@@ -77,6 +78,11 @@ class NvmlGpus:
         if count != self._count or (self._troubled() and now >= self._retry_at):
             if count == self._count:
                 self._back_off(now)
+            if self._dead:  # a handle stays lost for as long as its session lasts, whatever has become of the GPU
+                self.close()
+                failure = self._connect()
+                if failure is not None:
+                    return self._fail(now, failure)
             self._find_devices(count)
         return self._read_all(now, count)
 
@@ -100,7 +106,7 @@ class NvmlGpus:
             return self._unreadable(FAILED, str(error))
         except Failed as failed:
             return self._without_driver(failed.error)
-        self._open = True
+        self._open, self._dead = True, False
         self._count = None  # look for devices at once
         self._on_chip = self._integrated()
         self._driver = self._call.text("nvmlSystemGetDriverVersion")
@@ -141,7 +147,7 @@ class NvmlGpus:
         self._retry_s = min(2 * self._retry_s, MOST_RETRY_S)
 
     def _troubled(self) -> bool:
-        return self._unopened > 0 or any(d.missing is not None for d in self._devices.values())
+        return self._dead or self._unopened > 0 or any(d.missing is not None for d in self._devices.values())
 
     def _find_devices(self, count: int) -> None:
         """Match indices to UUIDs. A GPU that was there once and is not handed out now stays in the list, as missing."""
@@ -172,6 +178,10 @@ class NvmlGpus:
         moment = self._moment()
         there = [device for device in self._devices.values() if device.missing is None]
         present: List[Tuple[GpuReading, Util]] = [self._reader.read(device, moment, self._on_chip) for device in there]
+        dead = any(util.dead for _, util in present)
+        if dead and not self._dead and self._retry_at <= now:
+            self._retry_at = now + self._retry_s  # it may be a passing thing
+        self._dead = dead
         if present and all(util.dead for _, util in present):
             # Every GPU at once: the session is broken rather than the GPUs. The next read opens a new one.
             state, because = FAILED, "no GPU answers: %s" % present[0][1].trouble

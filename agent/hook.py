@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from agent.datapath import Exact
+from agent.loader import MOST_OFF_GPU
 from agent.loader_hook import DATAGRAM, MAGIC
 from agent.readings import GpuReading, LoaderSource, Log, TreeReading
 
@@ -28,7 +29,6 @@ MOST_BYTES = 256  # of a datagram: a longer one is none of ours
 MOST_DATAGRAMS = 1024  # taken at one beat; the kernel drops what does not fit into its own queue
 MOST_SENDERS, MOST_OF_A_USER = 256, 128
 MOST_A_SECOND = 2.0
-MOST_OFF_GPU = 16  # told of, of those that hold no GPU
 FORGET_S, MAY_GO_AFTER_S = 3600.0, 60.0  # a silent one is forgotten; sooner where others need its place
 MOST_LATE_S = 120.0  # that one look makes up for: what was told later than that is not this window's
 # What a sender that has fallen silent is believed: to be still in the next() it last told of, for so long and no longer (it

@@ -1,8 +1,12 @@
 """
-The host's counters out of /proc: CPU, memory, disk, network, and which orchestrators live.
+The host's counters through psutil: CPU, memory, disk, network; and which orchestrators live.
 
-Only counters of the kernel are read. A mount is never looked at: asking a dead network
-mount for its size blocks for hours. Each figure fails alone and is then None.
+Only counters of the kernel are read, never through psutil's functions that look at mounts:
+asking a dead network mount for its size blocks for hours. Each figure fails alone and is
+then None. Names of processes are read by hand: psutil makes an object and reads the
+status of each of thousands, where a sixteenth of their names will do (`Orchestrators`).
+psutil's guard against counters that wrap (``nowrap``) is off: it keeps a copy of all
+counters for good, and a counter that ran backwards has no rate here anyway.
 """
 
 from __future__ import annotations
@@ -11,6 +15,8 @@ import os
 import re
 from pathlib import Path
 from typing import Callable, Dict, List, Optional, Set, Tuple, TypeVar
+
+import psutil
 
 from agent.readings import HostReading
 
@@ -32,7 +38,9 @@ ORCHESTRATORS = {
 # Loopback, RAM, optical and stacked devices: what goes through those below is counted there, once.
 _VIRTUAL_DISK = re.compile(r"^(loop|ram|zram|sr|fd|dm-|md|nbd|drbd)")
 
-_SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own
+# What psutil raises where a file of the kernel's is missing, hidden or not as it knows it.
+_UNREADABLE = (OSError, ValueError, LookupError, TypeError, AssertionError, AttributeError, NotImplementedError, psutil.Error)
+_CROWDED = 500  # processes
 _ROUNDS, _LEAST_NAMES = 16, 16  # of the names known before, a sixteenth is read anew each time, and 16 at least
 
 _T = TypeVar("_T")
@@ -41,27 +49,25 @@ _T = TypeVar("_T")
 def _or_none(read: Callable[[], _T]) -> Optional[_T]:
     try:
         return read()
-    except (OSError, ValueError, LookupError):
+    except _UNREADABLE:
         return None
 
 
 class ProcHost:
-    """The real host source. ``proc`` and ``sys`` are the roots to read below."""
+    """The real host source. Counters are those below `psutil.PROCFS_PATH`; ``proc`` and ``sys`` are the roots of what is read by hand."""
 
     def __init__(self, proc: Path = PROC, sys: Path = SYS) -> None:
-        self._proc, self._sys = proc, sys
+        self._proc, self._sys = str(proc), str(sys)
         self._orchestrators = Orchestrators(proc)
-        self._ticks_per_s = os.sysconf("SC_CLK_TCK")
 
     def read(self) -> HostReading:
-        stat = _or_none(lambda: _text(self._proc / "stat"))
-        cpu = _or_none(lambda: _cpu_seconds(stat or "", self._ticks_per_s))
-        forks = _or_none(lambda: _forks(stat or ""))
+        cpu = _or_none(_cpu_seconds)
+        forks = _or_none(lambda: _forks(_text(self._proc + "/stat")))
         return HostReading(
             cpu_busy_s=cpu[0] if cpu is not None else None,
             cpu_total_s=cpu[1] if cpu is not None else None,
-            cpus=os.cpu_count(),
-            mem_used_ratio=_or_none(lambda: _memory_ratio(_text(self._proc / "meminfo"))),
+            cpus=_or_none(psutil.cpu_count),
+            mem_used_ratio=_or_none(_memory_ratio),
             disk_bytes=_or_none(self._disk_bytes),
             net_bytes=_or_none(self._net_bytes),
             orchestrators=_or_none(lambda: self._orchestrators.look(forks)),
@@ -69,14 +75,11 @@ class ProcHost:
 
     def _disk_bytes(self) -> Optional[int]:
         """Read and written since boot on whole physical disks; partitions would count the same bytes again."""
-        sectors: Dict[str, int] = {}
-        for line in _text(self._proc / "diskstats").splitlines():
-            words = line.split()
-            sectors[words[2]] = int(words[5]) + int(words[9])
-        block = self._sys / "block"
-        whole = set(os.listdir(block)) if block.is_dir() else set(sectors)
-        disks = [count for name, count in sectors.items() if name in whole and not _VIRTUAL_DISK.match(name)]
-        return sum(disks) * _SECTOR_BYTES if disks else None
+        disks = psutil.disk_io_counters(perdisk=True, nowrap=False) or {}
+        block = self._sys + "/block"
+        whole = set(os.listdir(block)) if os.path.isdir(block) else set(disks)
+        chosen = [disk for name, disk in disks.items() if name in whole and not _VIRTUAL_DISK.match(name)]
+        return sum(disk.read_bytes + disk.write_bytes for disk in chosen) if chosen else None
 
     def _net_bytes(self) -> Optional[int]:
         """
@@ -84,20 +87,16 @@ class ProcHost:
         container pairs carry the same bytes again, and take their counters with them
         when they go. A machine with none such (a container) counts all but loopback.
         """
-        outside: Dict[str, int] = {}
-        for line in _text(self._proc / "net" / "dev").splitlines()[2:]:
-            name, _, rest = line.partition(":")
-            words = rest.split()
-            if name.strip() != "lo":
-                outside[name.strip()] = int(words[0]) + int(words[8])
+        interfaces = psutil.net_io_counters(pernic=True, nowrap=False) or {}
+        outside = {name: nic.bytes_recv + nic.bytes_sent for name, nic in interfaces.items() if name != "lo"}
         hardware = {name: count for name, count in outside.items() if os.path.exists("%s/class/net/%s/device" % (self._sys, name))}
         chosen = hardware or outside
         return sum(chosen.values()) if chosen else None
 
 
-def _text(path: Path) -> str:
+def _text(path: str) -> str:
     """All of a file of the kernel's, by the bare calls, which cost a third of a file object's."""
-    file = os.open(str(path), os.O_RDONLY | os.O_CLOEXEC)
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = [os.read(file, 65536)]
         while parts[-1]:
@@ -107,15 +106,12 @@ def _text(path: Path) -> str:
         os.close(file)
 
 
-def _cpu_seconds(stat: str, ticks_per_s: int) -> Tuple[float, float]:
+def _cpu_seconds() -> Tuple[float, float]:
     """(busy, total) CPU seconds of all cores since boot. Waiting for a disk is not busy; guest time is part of user time."""
-    words = stat.split("\n", 1)[0].split()
-    if words[:1] != ["cpu"] or len(words) < 5:
-        raise ValueError("not /proc/stat")
-    spent = [int(word) for word in words[1:9]]  # user nice system idle iowait irq softirq steal
-    total = sum(spent)
-    waiting = spent[3] + (spent[4] if len(spent) > 4 else 0)
-    return (total - waiting) / ticks_per_s, total / ticks_per_s
+    times = psutil.cpu_times()
+    waiting: float = times.idle + times.iowait
+    busy: float = times.user + times.nice + times.system + times.irq + times.softirq + times.steal
+    return busy, busy + waiting
 
 
 def _forks(stat: str) -> int:
@@ -124,14 +120,9 @@ def _forks(stat: str) -> int:
     return int(stat[begin : stat.index("\n", begin)])
 
 
-def _memory_ratio(meminfo: str) -> Optional[float]:
-    kib = {}
-    for line in meminfo.splitlines():
-        name, _, rest = line.partition(":")
-        if name in ("MemTotal", "MemAvailable"):
-            kib[name] = int(rest.split()[0])
-    total = kib["MemTotal"]
-    return (total - kib["MemAvailable"]) / total if total > 0 else None
+def _memory_ratio() -> Optional[float]:
+    memory = psutil.virtual_memory()
+    return (memory.total - memory.available) / memory.total if memory.total > 0 else None
 
 
 class Orchestrators:
@@ -144,14 +135,18 @@ class Orchestrators:
     orchestrator, and a part of the rest in turn, so that an old process that becomes
     another program is found within sixteen looks. When so many processes were made
     since the last look that a number may stand for another process, all are read.
+    Where there are more than 500, listing them costs more than the rest, and is done at
+    every second look.
     """
 
     def __init__(self, proc: Path = PROC) -> None:
         self._proc = proc
-        self._names: Dict[int, Optional[str]] = {}
-        self._settled: Set[int] = set()  # read at two looks or more
+        self._once: Set[str] = set()  # process ids whose name was read at one look
+        self._settled: Set[str] = set()  # at two looks or more
+        self._living: Dict[str, str] = {}  # those that were an orchestrator at the last look, and which
+        self._pids: List[str] = []  # as last listed
         self._forks: Optional[int] = None
-        self._turn = 0
+        self._turn = self._looks = 0
 
     def look(self, forks: Optional[int]) -> Optional[Tuple[str, ...]]:
         """
@@ -161,37 +156,39 @@ class Orchestrators:
         """
         if name_of(1, self._proc) is None:
             return None
-        pids = [int(entry) for entry in os.listdir(self._proc) if entry.isdigit()]
-        if self._may_have_wrapped(forks, len(pids)):
-            self._names, self._settled = {}, set()
-        again = self._in_turn(pids)
-        names: Dict[int, Optional[str]] = {}
-        settled: Set[int] = set()
-        for pid in pids:
-            before = self._names.get(pid)
-            if pid in self._settled and pid not in again and before not in ORCHESTRATORS:
-                names[pid] = before
-                settled.add(pid)
-                continue
-            names[pid] = name_of(pid, self._proc)
-            if pid in self._names:
-                settled.add(pid)
-        self._names, self._settled, self._forks = names, settled, forks
-        return tuple(sorted({ORCHESTRATORS[name] for name in names.values() if name in ORCHESTRATORS}))
+        anew = self._may_have_wrapped(forks)
+        self._looks += 1
+        if anew or len(self._pids) < _CROWDED or self._looks % 2:
+            self._pids = [entry for entry in os.listdir(self._proc) if entry.isdigit()]
+        if anew:
+            self._once, self._settled, self._living = set(), set(), {}
+        # Sets rather than a loop: most of thousands of processes are passed over.
+        pids, alive = self._pids, set(self._pids)
+        self._settled &= alive
+        unsettled = alive - self._settled
+        living: Dict[str, str] = {}
+        for pid in unsettled.union(self._in_turn(pids), alive.intersection(self._living)):
+            name = name_of(int(pid), self._proc)
+            if name in ORCHESTRATORS:
+                living[pid] = ORCHESTRATORS[name]
+        again = unsettled & self._once
+        self._settled |= again
+        self._once, self._living, self._forks = unsettled - again, living, forks
+        return tuple(sorted(set(living.values())))
 
-    def _in_turn(self, pids: List[int]) -> Set[int]:
+    def _in_turn(self, pids: List[str]) -> List[str]:
         if not pids:
-            return set()
-        count = max(_LEAST_NAMES, -(-len(pids) // _ROUNDS))
+            return []
+        count = min(len(pids), max(_LEAST_NAMES, -(-len(pids) // _ROUNDS)))
         begin = self._turn % len(pids)
         self._turn = begin + count
-        return set((pids + pids)[begin : begin + min(count, len(pids))])
+        return pids[begin : begin + count] + pids[: max(0, begin + count - len(pids))]
 
-    def _may_have_wrapped(self, forks: Optional[int], living: int) -> bool:
+    def _may_have_wrapped(self, forks: Optional[int]) -> bool:
         if forks is None or self._forks is None or forks < self._forks:
             return True
-        most = _or_none(lambda: int(_text(self._proc / "sys" / "kernel" / "pid_max")))
-        return most is None or forks - self._forks >= most // 2 - living
+        most = _or_none(lambda: int(_text("%s/sys/kernel/pid_max" % self._proc)))
+        return most is None or forks - self._forks >= most // 2 - len(self._pids)
 
 
 def orchestrators(proc: Path = PROC) -> Optional[Tuple[str, ...]]:

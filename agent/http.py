@@ -68,8 +68,10 @@ class Connection:
     ) -> None:
         parts = urlsplit(url)
         self._tls = parts.scheme == "https"
-        self._host, self._port = parts.hostname or "", parts.port or (443 if self._tls else 80)
-        shown = "[%s]" % self._host if ":" in self._host else self._host
+        host, self._port = parts.hostname or "", parts.port or (443 if self._tls else 80)
+        # As bytes: of a text Python makes an international name, even of "localhost", with 2 MiB of Unicode tables.
+        self._name = host.encode("ascii" if host.isascii() else "idna")
+        shown = "[%s]" % host if ":" in host else host
         self._authority = shown if parts.port is None else "%s:%d" % (shown, parts.port)
         self._connect_s, self._read_s, self._ca_file = connect_s, read_s, ca_file
         self._clock = clock
@@ -107,7 +109,7 @@ class Connection:
         return answer
 
     def _open(self) -> socket.socket:
-        plain = socket.create_connection((self._host, self._port), self._connect_s)
+        plain = socket.create_connection((self._name, self._port), self._connect_s)  # type: ignore[arg-type]  # it takes bytes
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             made: socket.socket = self._secured(plain) if self._tls else plain
@@ -121,7 +123,7 @@ class Connection:
         if self._context is None:
             self._context = tls_context(self._ca_file, self._whole)
         try:
-            return self._context.wrap_socket(plain, server_hostname=self._host)
+            return self._context.wrap_socket(plain, server_hostname=self._name)
         except ssl.SSLCertVerificationError:
             self._context, self._whole = None, True  # the file may be renewed, or the authority stand in the bundle alone
             raise

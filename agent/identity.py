@@ -16,7 +16,7 @@ from typing import Callable, Optional
 from agent.clock import Clock
 from agent.http import Connection, HttpError
 from agent.readings import Log
-from agent.report import is_resource_id
+from agent.report import Value, is_resource_id
 
 # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/configuring-instance-metadata-service.html
 _TOKEN_PATH = "/latest/api/token"
@@ -29,8 +29,8 @@ class IdentityError(Exception):
     """The metadata service did not say who we are. The message has the cause and the remedy."""
 
 
-@dataclass(frozen=True)
-class Identity:
+@dataclass(frozen=True, eq=False, repr=False)
+class Identity(Value):
     """``instance_type`` is None when the identity comes from the configuration. ``source``: config, metadata or cache."""
 
     resource: str

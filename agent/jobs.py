@@ -3,15 +3,17 @@ The jobs that use the GPUs: which live, which have ended, and whether something 
 
 A job is the control group, else the session, of processes that hold a GPU. It has ended when none of them has been left
 for a minute and its launcher is gone too; a job whose launcher lives has not ended, and one whose launcher cannot be
-looked for is never said to have. Nothing is remembered over a restart: what ended before is then not known to us.
+looked for is never said to have. Jobs are remembered over a restart of the agent within one boot, if it is given where;
+else what ended before is not known to us.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from agent.job_memory import AWAY_S, JobMemory
 from agent.launchers import Found, Launchers
 from agent.procs import Procs, Stat
 from agent.readings import GpuReading, JobReading
@@ -65,18 +67,25 @@ class Jobs:
     none of its processes may be left before a job can have ended (shorter than a minute only beside a reaper on loopback).
     """
 
-    def __init__(self, procs: Procs, launchers: Launchers, settle_s: float = SETTLE_S, born: Optional[_Born] = None) -> None:
+    def __init__(
+        self, procs: Procs, launchers: Launchers, settle_s: float = SETTLE_S, born: Optional[_Born] = None, memory: Optional[JobMemory] = None
+    ) -> None:
         self._procs, self._launchers, self._settle_s = procs, launchers, settle_s
         self._born: _Born = born if born is not None else self._ask_birth
         self._jobs: Dict[str, _Job] = {}
         self._of: Dict[_Identity, str] = {}  # the GPU processes of now
         self._hidden: Set[int] = set()  # listed at the last look and not to be seen
+        self._memory, self._saved, self._saved_ends = memory, "", "[]"
+        self._begun = False
 
     def look(self, gpus: Sequence[GpuReading], now_s: float, whole: bool = True) -> Optional[Tuple[JobReading, ...]]:
         """
         The jobs now. ``whole``: these are all the GPUs there are. None: a process list could not be read, so a job could
         be hidden from us.
         """
+        if not self._begun:
+            self._begun = True
+            self._remember(now_s)
         complete = whole and all(gpu.processes is not None for gpu in gpus)
         here = self._here(gpus, now_s)
         if not complete:  # one that is not listed has ended only if it is no more
@@ -89,6 +98,7 @@ class Jobs:
             self._turn(job, living.get(key, set()), now_s)
         self._look_for_launchers(now_s)
         self._forget(now_s)
+        self._save(now_s)
         return self._told() if complete else None
 
     # --- who is here ---
@@ -213,6 +223,39 @@ class Jobs:
         stat = self._procs.stat(pid)
         return stat.born if stat is not None else None
 
+    # --- what is kept over a restart of the agent ---
+
+    def _remember(self, now_s: float) -> None:
+        """
+        What was saved, as if it had been seen a moment ago. After more than a restart's absence something may have run in
+        a group meanwhile, so that every end counts from now.
+        """
+        if self._memory is None:
+            return
+        alive_s = self._memory.last_alive_s()
+        away = alive_s is None or not 0.0 <= now_s - alive_s <= AWAY_S
+        for saved in self._memory.load()[:MOST_JOBS]:
+            try:
+                key, job = str(saved["key"]), _job_of(saved)
+            except (KeyError, TypeError, ValueError):
+                continue
+            if job.ended_s is not None and (away or not job.gpu_ended_s <= job.ended_s <= now_s):
+                job.ended_s = job.gpu_ended_s = now_s
+            self._jobs[key] = job
+            self._of.update(dict.fromkeys(job.processes, key))
+
+    def _save(self, now_s: float) -> None:
+        if self._memory is None:
+            return
+        kept = {key: job for key, job in self._jobs.items() if job.visible}
+        state = repr([(key, job.ended_s, job.launcher, job.known, job.whole, len(job.ancestors), sorted(job.processes)) for key, job in kept.items()])
+        ends = "%r" % [(key, job.ended_s, job.launcher, job.known) for key, job in kept.items() if job.ended_s is not None]
+        if state == self._saved:
+            return
+        at_once = ends != self._saved_ends
+        if self._memory.save([_saved(key, job) for key, job in kept.items()], now_s, at_once):
+            self._saved, self._saved_ends = state, ends
+
     # --- what is told, and what is forgotten ---
 
     def _told(self) -> Tuple[JobReading, ...]:
@@ -241,6 +284,30 @@ class Jobs:
             rest.sort(key=lambda key: (self._jobs[key].known is not True or self._jobs[key].launcher is not None, ended[key].ended_s))
             for key in rest[:over]:
                 del self._jobs[key]
+
+
+def _saved(key: str, job: _Job) -> Mapping[str, Any]:
+    return {**vars(job), "key": key, "processes": sorted(job.processes), "ancestors": list(job.ancestors), "looked_s": None}
+
+
+def _job_of(saved: Mapping[str, Any]) -> _Job:
+    """Raises KeyError, TypeError or ValueError for what is no job of ours."""
+    texts: Dict[str, Any] = {name: saved[name] if saved[name] is None else str(saved[name]) for name in ("hierarchy", "group", "folder", "launcher")}
+    job = _Job(
+        label=str(saved["label"]),
+        began_s=float(saved["began_s"]),
+        session=None if saved["session"] is None else int(saved["session"]),
+        processes={(int(pid), int(born)) for pid, born in saved["processes"]},
+        ancestors={(int(pid), int(born)): None for pid, born in saved["ancestors"]},
+        whole=saved["whole"] is True,
+        ended_s=None if saved["ended_s"] is None else float(saved["ended_s"]),
+        gpu_ended_s=float(saved["gpu_ended_s"]),
+        known=saved["known"] if isinstance(saved["known"], bool) else None,
+        **texts,
+    )
+    if not job.visible or (job.ended_s is None) != bool(job.processes):
+        raise ValueError("neither living nor ended")
+    return job
 
 
 def _over(job: JobReading) -> bool:

@@ -16,31 +16,33 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, 
 
 from agent.ambient import Ambient, Around, pressure_s
 from agent.datapath import Evidence, EvidenceSum, Exact, add_exact, exact_of, on_data_path
+from agent.families import Families, Family
 from agent.procs import PROC, Io, Procs
 from agent.readings import GpuReading, TreeReading
-from agent.report import Loader
+from agent.report import Loader, Value
 from agent.sleepers import Sleepers
 
 LOW_RATIO = 0.05
 # Below this share of readable beats there is no figure: the rest could have been anything.
 LEAST_KNOWN = 0.5
 MOST_TREES = 64
+MOST_OFF_GPU = 16  # that told of themselves and hold no GPU
 FAMILY_EVERY = 3  # looks
 LOOK_EVERY = 3  # at a tree whose GPUs work
 ACCOUNTED_EVERY = 60  # looks, until we ask again whether the kernel accounts waits
-_MOST_PROCESSES = 4096
+UNSEEN = "unseen"  # stands for those of whom the driver says that they are there, and not who
 
 
-@dataclass(frozen=True)
-class _Seen:
+@dataclass(frozen=True, eq=False, repr=False)
+class _Seen(Value):
     born: int
     io: Io
     cpu_ticks: int
     delayed: Optional[int] = None
 
 
-@dataclass(frozen=True)
-class _Looked:
+@dataclass(frozen=True, eq=False, repr=False)
+class _Looked(Value):
     """Of one tree at its last look: when, and what was counted around it since boot."""
 
     at_s: float
@@ -68,7 +70,8 @@ class ProcLoaders:
         self._asked_at = -ACCOUNTED_EVERY
         self._around: Optional[Around] = None  # read once a look, and only when a tree is looked at
         self._births: Dict[int, Optional[int]] = {}
-        self._families: Dict[int, List[int]] = {}
+        self._lookup = Families(self._procs)
+        self._families: Dict[int, Family] = {}
         self._looks = 0
         self._skipped: Dict[str, int] = {}  # trees that the last looks left out, and how often
         self._seen: Dict[int, _Seen] = {}
@@ -86,12 +89,12 @@ class ProcLoaders:
         families = self._known_families(holders)
         self._around, self._still = None, []
         looked: Dict[str, _Looked] = {}
-        inner = {pid for top, family in families.items() for pid in family if pid != top and pid in holders}
+        inner = {pid for top, family in families.items() for pid in family.members if pid != top and pid in holders}
         seen: Dict[int, _Seen] = {}
         trees = []
         # A holder below another holder belongs to that one's tree.
         for top in sorted(set(holders) - inner):
-            members = families[top]
+            members = families[top].members
             uuids = tuple(sorted({uuid for pid in members for uuid in holders.get(pid, ())} | holders[top]))
             name = "pid-%d" % top
             low = stood_low(uuids, gpus)
@@ -105,7 +108,11 @@ class ProcLoaders:
             else:
                 looked[name] = self._look_around(name, top)
                 tree = self._tree(name, uuids, members, holders, seen, births, looked[name])
-                trees.append(self._asked_for_sleepers(tree) if low is not False else tree)
+                tree = self._asked_for_sleepers(tree) if low is not False else tree
+                trees.append(tree if families[top].whole else _in_part(tree))
+        unseen = tuple(gpu.uuid for gpu in gpus if gpu.processes is None or gpu.processes > len(gpu.pids))
+        if unseen and (holders or any(gpu.processes for gpu in gpus)):
+            trees.append(TreeReading(UNSEEN, unseen))
         self._sleepers.keep_only(self._still)
         self._looked, self._groups = looked, {name: folder for name, folder in self._groups.items() if name in looked}
         self._seen, self._births, self._skipped, self._trees = seen, births, skipped, {tree.id for tree in trees}
@@ -211,24 +218,20 @@ class ProcLoaders:
             host_received_bytes=_grown(before.around.received_bytes, now.around.received_bytes),
         )
 
-    def _known_families(self, holders: Iterable[int]) -> Dict[int, List[int]]:
-        """Looked up anew now and then: a trainer has hundreds of threads, and each one's list of children is a file."""
+    def _known_families(self, holders: Iterable[int]) -> Dict[int, Family]:
+        """Looked up anew now and then, and when a holder comes or goes."""
         self._looks += 1
-        if self._looks % FAMILY_EVERY == 0:
-            self._families = {}
-        self._families = {pid: self._families.get(pid) or self._family(pid) for pid in holders}
+        if self._looks % FAMILY_EVERY == 0 or set(holders) != set(self._families):
+            self._families = self._lookup.of(holders)
         return self._families
 
-    def _family(self, top: int) -> List[int]:
-        """The process and all below it, itself first."""
-        found, seen, todo = [top], {top}, [top]
-        while todo and len(found) < _MOST_PROCESSES:
-            for child in self._procs.children(todo.pop()) or ():
-                if child not in seen:
-                    seen.add(child)
-                    found.append(child)
-                    todo.append(child)
-        return found
+
+def _in_part(tree: TreeReading) -> TreeReading:
+    """What is known where some of the tree may not have been seen: a wait that was seen, and CPU time that is at least so much."""
+    seen = tree.evidence
+    if seen is not None:  # sums over those that were seen would read as little
+        seen = replace(seen, blocked=seen.blocked or None, complete=False, worker_cpu_s=None, delayed_s=None)
+    return replace(tree, blocked=tree.blocked or None, on_data_path=tree.on_data_path or None, read_bytes=None, evidence=seen)
 
 
 _NOTHING = Io(0, 0, 0, 0, 0)
@@ -257,18 +260,20 @@ def _sum_of(parts: Sequence[Optional[int]]) -> Optional[int]:
 # --- over a window (pure) ---
 
 
-@dataclass(frozen=True)
-class TreeSpan:
+@dataclass(frozen=True, eq=False, repr=False)
+class TreeSpan(Value):
     """
     One tree's beats folded so far. A beat is known when both halves are: whether the
     GPUs stood low and whether the tree was on its data path. ``read_bytes`` and
-    ``cpu_s`` are sums; None once a part is missing.
+    ``cpu_s`` are sums; None once a part is missing. Beats at which a process only told of itself and
+    held no GPU add to ``exact`` alone, so that they never stand for its tree; one that has no other beat is off the GPUs.
     """
 
     beats: int = 0
     known: int = 0
     waited: float = 0.0
-    owed: float = 0.0  # what stood low in beats that were not looked at: the next look says what it was
+    owing: int = 0  # beats that were not looked at and in which the GPUs stood low for a part: the next look says what it was
+    owed: float = 0.0  # those parts
     seen_blocked: int = 0
     blocked: int = 0
     read_bytes: Optional[int] = 0
@@ -276,18 +281,21 @@ class TreeSpan:
     measured: int = 0
     evidence: EvidenceSum = EvidenceSum()
     exact: Dict[int, Exact] = field(default_factory=dict)  # what its processes told of themselves, by pid
-    off_gpu: bool = False
 
     def add(self, tree: TreeReading, low: Optional[float]) -> TreeSpan:
         """``low``: the share of the beat in which its GPUs stood low (False and True are none and all of it)."""
         exact = add_exact(self.exact, tree.exact) if tree.exact else self.exact
+        if not tree.gpus:
+            return replace(self, exact=exact)
         if tree.skipped:
-            return replace(self, beats=self.beats + 1, known=self.known + 1, owed=self.owed + (low or 0.0), exact=exact)
+            if low:
+                return replace(self, beats=self.beats + 1, owing=self.owing + 1, owed=self.owed + low, exact=exact)
+            return replace(self, beats=self.beats + 1, known=self.known + (low is not None), exact=exact)
         path = tree.on_data_path
         first = tree.cpu_s is None and tree.blocked is not None and self.measured == 0
         return TreeSpan(
             beats=self.beats + 1,
-            known=self.known + (low is not None and path is not None),
+            known=self.known + ((low is not None) + self.owing if path is not None else 0),
             waited=self.waited + ((low or 0.0) + self.owed if path is True else 0.0),
             seen_blocked=self.seen_blocked + (tree.blocked is not None),
             blocked=self.blocked + (tree.blocked is True),
@@ -297,25 +305,25 @@ class TreeSpan:
             measured=self.measured + (tree.cpu_s is not None),
             evidence=self.evidence.add(tree.evidence) if tree.evidence is not None else self.evidence,
             exact=exact,
-            off_gpu=not tree.gpus,
         )
 
     def close(self, name: str, window_s: float) -> Loader:
         measured = self.measured > 0
+        answered = self.beats - self.owing  # the next look at those comes in the next window
         exact = exact_of(self.exact)
         told = self.evidence.on_the_wire()
         if exact is not None:
             told.update(
                 exact_wait_ratio=round(min(exact.wait_s / exact.covered_s, 1.0), 4), exact_s=round(exact.covered_s, 1), batches=exact.batches
             )
-        if self.off_gpu:
+        if not self.beats and self.exact:
             return Loader(name, off_gpu=True, **told)  # type: ignore[arg-type]
         return Loader(
             id=name,
-            wait_ratio=self.waited / self.known if self.known and self.known >= LEAST_KNOWN * self.beats else None,
-            blocked_ratio=self.blocked / self.seen_blocked if self.seen_blocked else None,
+            wait_ratio=round(self.waited / self.known, 4) if self.known and self.known >= LEAST_KNOWN * answered else None,
+            blocked_ratio=round(self.blocked / self.seen_blocked, 4) if self.seen_blocked else None,
             read_bytes=self.read_bytes if measured else None,
-            cpu_cores=self.cpu_s / window_s if measured and self.cpu_s is not None and window_s > 0 else None,
+            cpu_cores=round(self.cpu_s / window_s, 4) if measured and self.cpu_s is not None and window_s > 0 else None,
             **told,  # type: ignore[arg-type]
         )
 

@@ -8,6 +8,7 @@ driver does: a report without GPU figures says "alive, and blind because ...".
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import threading
@@ -18,7 +19,7 @@ from agent.clock import BootClock, Clock, rfc3339
 from agent.clock import boot_id as read_boot_id
 from agent.config import Settings
 from agent.identity import Identity
-from agent.log import LineLog
+from agent.log import configured
 from agent.lost import LastWork
 from agent.readings import (
     FAILED,
@@ -59,6 +60,11 @@ def notify_systemd(message: str) -> None:
             return  # systemd then restarts us by its watchdog, which is what the watchdog is for
 
 
+def whole_ms(time_s: float) -> float:
+    """Down to the millisecond, as the wire tells window ends: windows then join without a seam, in few digits."""
+    return math.floor(time_s * 1000) / 1000
+
+
 class Loop:
     """One agent. `run_loop` is the way to run it; the steps are methods so that tests can take them one by one."""
 
@@ -76,6 +82,7 @@ class Loop:
         disks: Optional[DiskSource] = None,
     ) -> None:
         self._disks = disks
+        self._status_file = settings.state_dir / STATUS
         self._last_work = LastWork(settings.state_dir, boot_id, log)
         self._settings, self._sampler, self._hosts, self._outbox = settings, sampler, hosts, outbox
         self._who, self._boot_id, self._clock, self._log, self._memory = who, boot_id, clock, log, memory
@@ -85,7 +92,7 @@ class Loop:
         self._expected: Optional[int] = None  # seen since the start; the memory's count is another machine's until identity is known
         self._driver: Optional[str] = None
         self._beat_s = settings.beat_s
-        now = clock.boot_s()
+        now = whole_ms(clock.boot_s())
         self._witness = Witness()
         self._window = OpenWindow(now, None, self._witness)
         self._before, self._before_at = hosts.read(), now
@@ -103,7 +110,13 @@ class Loop:
             # What lies between was not watched. The window ends where watching ended, and a new one begins now.
             self.close_window(self._last_beat_at)
             self._restart(now)
-        self._last_beat_at = now
+        self._read(now)
+        if now >= self._window.start_s + self._settings.window_s - 1e-6:
+            self.close_window(now)
+        self._show()
+
+    def _read(self, now_s: float) -> None:
+        self._last_beat_at = now_s
         for reading in self._sampler.beat():
             snapshot = reading.snapshot
             beat_s = self._settings.beat_s if snapshot.beat_s is None else min(snapshot.beat_s, self._settings.beat_s)
@@ -113,9 +126,6 @@ class Loop:
             self._models.update({gpu.uuid: gpu.model for gpu in snapshot.gpus})
             seen = [n for n in (self._expected, snapshot.count, len(self._models)) if n is not None]
             self._expected = max(seen) if self._models or snapshot.count is not None else self._expected
-        if now >= self._window.start_s + self._settings.window_s - 1e-6:
-            self.close_window(now)
-        self._show()
 
     def _missed(self, now_s: float) -> bool:
         """Whether the machine slept in this window for more than a beat, or nothing was read for longer than a window."""
@@ -129,7 +139,8 @@ class Loop:
 
     def close_window(self, end_s: float) -> None:
         """Make the report of [start, end) and hand it over; without an identity there is nobody to report for, and it is lost."""
-        window, window_s = self._window, end_s - self._window.start_s
+        end_s = whole_ms(end_s)
+        window, window_s = self._window, round(end_s - self._window.start_s, 3)
         counters = self._hosts.read()
         self._learn_identity()
         if LEAST_WINDOW_S <= window_s <= MOST_WINDOW_S:
@@ -147,6 +158,7 @@ class Loop:
         self._window = OpenWindow(end_s, window.next_spans(), self._witness)
 
     def _restart(self, now_s: float) -> None:
+        now_s = whole_ms(now_s)
         self._log.warning("beats were missed", for_s=round(now_s - self._window.start_s, 1), because="the machine slept or was frozen")
         self._window = OpenWindow(now_s, {uuid: Span() for uuid in self._models}, self._witness)
         self._before, self._before_at = self._hosts.read(), now_s
@@ -160,7 +172,7 @@ class Loop:
             resource=self._identity.resource,
             boot_id=self._boot_id,
             up_s=end_s,
-            seq=int(end_s * 1000),
+            seq=round(end_s * 1000),
             window_s=window_s,
             age_s=0.0,  # the sender's to say
             sampler=part,
@@ -172,7 +184,7 @@ class Loop:
             loader=window.loaders(window_s) if gpus else None,
             host=host(self._before, counters, end_s - self._before_at),
             disks=self._disks.read(self._clock.boot_s(), end_s) if self._disks is not None else None,
-            lost=self._last_work.tell(self._identity.resource, int(end_s * 1000)),
+            lost=self._last_work.tell(self._identity.resource, round(end_s * 1000)),
         )
         encode(report)  # raises here, with a traceback of ours, rather than later in the sender
         return report
@@ -221,7 +233,10 @@ class Loop:
         """Say goodbye in the status file; ``hand_over``: with a report of what was seen up to here, for the next start of this boot."""
         if hand_over:
             now = self._clock.boot_s()
-            self.close_window(self._last_beat_at if self._missed(now) else now)
+            missed = self._missed(now)
+            if not missed:
+                self._read(now)  # what began since the last beat is work that a stop interrupts
+            self.close_window(self._last_beat_at if missed else now)
             self._last_work.keep()
         self._stopped = True
         self._shown = (None, None)
@@ -236,7 +251,7 @@ class Loop:
         self._shown = now
         self._last_work.taken(delivery.last_sent_seq)
         self._remember()
-        write_json(self._settings.state_dir / STATUS, self._status(delivery), self._log)
+        write_json(self._status_file, self._status(delivery), self._log)
 
     def _status(self, delivery: Delivery) -> Mapping[str, Any]:
         answer = delivery.answer
@@ -275,17 +290,19 @@ def run_loop(
     log: Optional[Log] = None,
     notify: Callable[[str], None] = lambda message: None,
     windows: Optional[int] = None,
+    tidy: Callable[[int], object] = lambda windows: None,
 ) -> None:
     """
     Run one agent until ``stop`` is set, or for so many ``windows``. Keeps no state
     outside its arguments, installs no signal handler, and may run many times in one
     process, each with its own ``state_dir`` and ``spool_dir``.
 
+    ``tidy`` is called after each window with the number of windows so far.
     ``who`` defaults to the settings' resource; ``outbox`` to a Sender to the settings'
     reaper; ``boot_id`` to the kernel's.
     """
     clock = clock if clock is not None else BootClock()
-    log = log if log is not None else LineLog()
+    log = log if log is not None else configured()
     boot_id = boot_id if boot_id is not None else read_boot_id()
     if who is None:
         named = Identity(settings.resource) if settings.resource is not None else None
@@ -302,8 +319,11 @@ def run_loop(
     notify("READY=1")
     try:
         while not stop.is_set() and (windows is None or loop.windows < windows):
+            before = loop.windows
             loop.beat()
             notify(_WATCHDOG)
+            if loop.windows != before:
+                tidy(loop.windows)
             clock.wait(stop, loop.next_beat_in(clock.boot_s()))
     finally:
         notify("STOPPING=1")

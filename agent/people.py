@@ -81,16 +81,22 @@ class Holders:
         self._procs, self._names, self._born = procs, names, born
         self._known: Dict[Tuple[int, int], _Process] = {}
         self._quiet_since: Dict[str, float] = {}  # GPUs on which nothing runs, by UUID
+        self._all_known = True
 
     def look(self, gpus: Sequence[GpuReading], now_s: float) -> Dict[str, Tuple[Holder, ...]]:
         """By UUID, those with the most memory first. A GPU on which something runs names its holders, too, without a time."""
         known: Dict[Tuple[int, int], _Process] = {}
         holders = {gpu.uuid: self._of(gpu, now_s, known) for gpu in gpus if gpu.processes is not None}
         self._known = known
+        self._all_known = len(known) >= len({pid for gpu in gpus for pid in gpu.pids}) and all(p.uid is not None for p in known.values())
         return holders
 
     def users(self) -> Set[int]:
         return {process.uid for process in self._known.values() if process.uid is not None}
+
+    def all_known(self) -> bool:
+        """Whether all that were named at the last look have a user."""
+        return self._all_known
 
     def _of(self, gpu: GpuReading, now_s: float, known: Dict[Tuple[int, int], _Process]) -> Tuple[Holder, ...]:
         quiet_since = self._quiet(gpu, now_s)
@@ -151,18 +157,18 @@ def terminals(pts: Path, now_utc_s: float) -> Optional[Dict[int, Optional[float]
     return idle
 
 
-def people(users: Set[int], typed: Optional[Mapping[int, Optional[float]]], names: Names) -> Optional[Tuple[Person, ...]]:
+def people(
+    users: Set[int], typed: Optional[Mapping[int, Optional[float]]], names: Names, all_users: bool = True
+) -> Optional[Tuple[Person, ...]]:
     """
-    Who may care: users with a process on a GPU, then those who typed within a day, the latest first. None: terminals cannot
-    be listed and nobody is on a GPU, so there may be somebody.
+    Who may care: users with a process on a GPU, then those who typed within a day, the latest first. None: nobody was found,
+    and there may be somebody: terminals cannot be listed, or not all who are on a GPU are known (``all_users``).
     """
-    if typed is None and not users:
-        return None
     idle = typed or {}
     found = [Person(names.of(uid), uid, "gpu", idle.get(uid)) for uid in sorted(users)]
     recent = sorted((s, uid) for uid, s in idle.items() if uid not in users and s is not None and s <= RECENT_S)
     found += [Person(names.of(uid), uid, "login", idle_s) for idle_s, uid in recent]
-    return tuple(found[:MOST_PEOPLE])
+    return tuple(found[:MOST_PEOPLE]) if found or (all_users and typed is not None) else None
 
 
 class ProcWork:
@@ -182,7 +188,9 @@ class ProcWork:
         holders = self._holders.look(snapshot.gpus, now_s)
         if now_s - self._people_at_s >= self._every_s:
             self._people_at_s = now_s
-            self._people = people(self._holders.users(), terminals(self._pts, self._clock.utc().timestamp()), self._names)
+            listed = _whole(snapshot) and all(gpu.processes is not None and gpu.processes <= len(gpu.pids) for gpu in snapshot.gpus)
+            typed = terminals(self._pts, self._clock.utc().timestamp())
+            self._people = people(self._holders.users(), typed, self._names, listed and self._holders.all_known())
         return WorkReading(jobs, holders, self._people)
 
 

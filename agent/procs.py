@@ -107,16 +107,17 @@ class Procs:
             return None
         return target.startswith(("/dev/pts/", "/dev/tty", "/dev/console"))
 
-    def children(self, pid: int) -> Optional[List[int]]:
-        """Each thread has children of its own, so every thread's list is read. None: the process is gone or hidden."""
+    def threads(self, pid: int) -> Optional[List[int]]:
+        """None: the process is gone or hidden."""
         try:
-            threads = os.listdir("%s/%d/task" % (self._proc, pid))
+            return [int(name) for name in os.listdir("%s/%d/task" % (self._proc, pid)) if name.isdigit()]
         except OSError:
             return None
-        found: List[int] = []
-        for thread in threads:
-            found += [int(child) for child in (self.text("%d/task/%s/children" % (pid, thread)) or "").split() if child.isdigit()]
-        return found
+
+    def children_of_thread(self, pid: int, thread: int) -> Optional[List[int]]:
+        """None: the thread ended, or this kernel keeps no such lists."""
+        text = self.text("%d/task/%d/children" % (pid, thread))
+        return [int(child) for child in text.split() if child.isdigit()] if text is not None else None
 
     def read_bytes(self, pid: int) -> Optional[int]:
         """Bytes this process made storage deliver. None: not allowed to look (another user's process) or gone."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 from agent.datapath import Evidence, Exact
-from agent.report import Disk, Holder, Person, Slice
+from agent.report import Disk, Holder, Person, Slice, Value
 
 # The words of `Sampler.state` on the wire. Whatever is not "ok" or "no-gpu" means that GPU figures are not known.
 OK = "ok"  # the driver answered; single figures may still be absent, see a GPU's `trouble`
@@ -38,8 +38,8 @@ class Sample(NamedTuple):
     low: Optional[int] = None
 
 
-@dataclass(frozen=True)
-class GpuReading:
+@dataclass(frozen=True, eq=False, repr=False)
+class GpuReading(Value):
     """
     One GPU at one beat. ``samples``: utilisation since the beat before, oldest first,
     the driver's samples folded where it had many; empty when there was none. ``processes`` counts all that hold the GPU except
@@ -62,8 +62,8 @@ class GpuReading:
     slices: Optional[Tuple[Slice, ...]] = None  # of a MIG GPU; None: it is none, or they could not be listed
 
 
-@dataclass(frozen=True)
-class GpuSnapshot:
+@dataclass(frozen=True, eq=False, repr=False)
+class GpuSnapshot(Value):
     """
     All GPUs at one beat. ``count``: how many the driver, or failing that the PCI bus,
     says the machine has; None when neither says. ``beat_s``: the beat this source
@@ -78,8 +78,8 @@ class GpuSnapshot:
     beat_s: Optional[float] = None
 
 
-@dataclass(frozen=True)
-class TreeReading:
+@dataclass(frozen=True, eq=False, repr=False)
+class TreeReading(Value):
     """
     One process tree that holds GPUs, since the beat before.
 
@@ -103,8 +103,8 @@ class TreeReading:
     exact: Tuple[Exact, ...] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True)
-class JobReading:
+@dataclass(frozen=True, eq=False, repr=False)
+class JobReading(Value):
     """
     One job. ``ended_s``: boot clock of the end of its last GPU process, or of its launcher where that came later; None
     while a GPU process lives. ``launcher``: a living one's name. ``launcher_known``: True once none was found a while
@@ -117,8 +117,8 @@ class JobReading:
     launcher_known: Optional[bool] = None
 
 
-@dataclass(frozen=True)
-class WorkReading:
+@dataclass(frozen=True, eq=False, repr=False)
+class WorkReading(Value):
     """Who works here, at one beat. ``jobs`` and ``people``: None is "could not look". ``holders`` by the GPU's UUID."""
 
     jobs: Optional[Tuple[JobReading, ...]] = None
@@ -126,8 +126,8 @@ class WorkReading:
     people: Optional[Tuple[Person, ...]] = None
 
 
-@dataclass(frozen=True)
-class HostReading:
+@dataclass(frozen=True, eq=False, repr=False)
+class HostReading(Value):
     """Counters of the host since boot (seconds, bytes), gauges, and the orchestrators that live now (() is "looked, none")."""
 
     cpu_busy_s: Optional[float] = None
@@ -190,7 +190,7 @@ class HostSource(Protocol):
 
 
 class Log(Protocol):
-    """Where the agent logs: `log.LineLog`; a structlog logger will do as well."""
+    """Where the agent logs: the structlog logger of `log.configured`."""
 
     def debug(self, event: str, **keys: object) -> object: ...
 

@@ -48,8 +48,30 @@ class UnknownVersion(ReportError):
     """The report's major version is newer than this reaper."""
 
 
-@dataclass(frozen=True)
-class Sampler:
+class Value:
+    """
+    A frozen dataclass of ours compares, hashes and shows itself with these. Left to itself
+    `dataclass` compiles three functions more for each of thirty classes, which every start
+    of every agent pays for. Fields with ``compare=False`` are left out, as there.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return _compared(self) == _compared(other) if type(self) is type(other) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(_compared(self).values()))
+
+    def __repr__(self) -> str:
+        return "%s(%s)" % (type(self).__name__, ", ".join("%s=%r" % pair for pair in vars(self).items()))
+
+
+def _compared(value: Any) -> Dict[str, Any]:
+    fields = value.__dataclass_fields__
+    return {name: item for name, item in vars(value).items() if fields[name].compare}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sampler(Value):
     """
     How the sampling itself is doing. ``state`` is "ok" or a fixed word (see agent/readings.py);
     ``because`` is for people; ``version`` is the agent's, then the driver's after a slash when known ("0.1.0/580.65.06").
@@ -61,8 +83,8 @@ class Sampler:
     version: Optional[str] = None
 
 
-@dataclass(frozen=True)
-class Totals:
+@dataclass(frozen=True, eq=False, repr=False)
+class Totals(Value):
     """Counters since boot. They show work done in a hole between reports."""
 
     gpu_energy_j: Optional[float] = None
@@ -71,8 +93,8 @@ class Totals:
     net_bytes: Optional[int] = None
 
 
-@dataclass(frozen=True)
-class Holder:
+@dataclass(frozen=True, eq=False, repr=False)
+class Holder(Value):
     """
     One process that holds memory on a GPU. ``user``: a name, else the number; ``since_s``: how long it has held it without
     running anything. Command lines are never sent.
@@ -85,8 +107,8 @@ class Holder:
     since_s: Optional[float] = None
 
 
-@dataclass(frozen=True)
-class Slice:
+@dataclass(frozen=True, eq=False, repr=False)
+class Slice(Value):
     """One instance of a MIG GPU, listed under that GPU. It has no utilisation of its own; figures as in `Gpu`."""
 
     uuid: str
@@ -95,8 +117,8 @@ class Slice:
     processes: Optional[int] = None
 
 
-@dataclass(frozen=True)
-class Gpu:
+@dataclass(frozen=True, eq=False, repr=False)
+class Gpu(Value):
     """
     One GPU over the report window.
 
@@ -104,7 +126,7 @@ class Gpu:
     ``covered_s``: seconds between two good samples, each gap counted at most two
     beats; the first gap starts at the last good sample of the window before.
     ``mem_used_bytes``: beyond what the driver reserves. ``processes``: how many
-    hold the GPU, nobody's-work processes left out. ``trouble``: why figures are
+    hold the GPU, nobody's-work processes left out; both the most at any beat. ``trouble``: why figures are
     absent ("lost", "unsupported"), for people.
     """
 
@@ -124,8 +146,8 @@ class Gpu:
     slices: Optional[Tuple[Slice, ...]] = None
 
 
-@dataclass(frozen=True)
-class Loader:
+@dataclass(frozen=True, eq=False, repr=False)
+class Loader(Value):
     """
     One process tree that holds a GPU, and how it stood with its data path.
 
@@ -138,8 +160,8 @@ class Loader:
     1 at most) where the kernel accounts it, ``io_pressure_ratio`` of its control group; ``host_``: of the machine.
 
     ``exact_wait_ratio``: what the job itself measured, over ``exact_s`` seconds up to the window's end (more than the window
-    where it was told late), with so many ``batches``; absent where it told nothing. ``off_gpu``: it told of itself and holds
-    no GPU, so nothing else is known of it.
+    where it was told late), with so many ``batches``; absent where it told nothing. ``off_gpu``: it told of itself and was
+    seen on no GPU at any beat, so nothing else is known of it.
     """
 
     id: str
@@ -161,8 +183,8 @@ class Loader:
     off_gpu: Optional[bool] = None
 
 
-@dataclass(frozen=True)
-class Job:
+@dataclass(frozen=True, eq=False, repr=False)
+class Job(Value):
     """
     A job that used the GPUs: the control group, else the session, of GPU processes.
 
@@ -178,8 +200,8 @@ class Job:
     launcher_known: Optional[bool] = None
 
 
-@dataclass(frozen=True)
-class Disk:
+@dataclass(frozen=True, eq=False, repr=False)
+class Disk(Value):
     """
     One local (instance-store) disk. ``use``: "mounted", "unmounted", "member" (of RAID, LVM or a swap), "unknown".
     ``mount``: the one place where all of it is seen; of a member the place where what is stacked on it is mounted.
@@ -194,8 +216,8 @@ class Disk:
     written_age_s: Optional[float] = None
 
 
-@dataclass(frozen=True)
-class Person:
+@dataclass(frozen=True, eq=False, repr=False)
+class Person(Value):
     """Somebody who may care about this machine. ``how``: "gpu" (has a GPU process) or "login"; ``idle_s``: since input."""
 
     user: str
@@ -204,8 +226,8 @@ class Person:
     idle_s: Optional[float] = None
 
 
-@dataclass(frozen=True)
-class Lost:
+@dataclass(frozen=True, eq=False, repr=False)
+class Lost(Value):
     """
     GPU work that the end of an earlier boot interrupted, told at the next one; the reaper knows which stop was its own.
     ``peak_ratio``: the highest peak of a GPU in the last window of that boot.
@@ -216,16 +238,16 @@ class Lost:
     peak_ratio: Optional[float] = None
 
 
-@dataclass(frozen=True)
-class Hooks:
+@dataclass(frozen=True, eq=False, repr=False)
+class Hooks(Value):
     """The pre-stop hook: installed or not, and the outcome of its last run ("ok", "not-now", "failed", "timeout")."""
 
     installed: bool
     outcome: Optional[str] = None
 
 
-@dataclass(frozen=True)
-class Keep:
+@dataclass(frozen=True, eq=False, repr=False)
+class Keep(Value):
     """A person on the host asks to keep the machine for so long."""
 
     for_s: float
@@ -233,8 +255,8 @@ class Keep:
     who: Optional[str] = None
 
 
-@dataclass(frozen=True)
-class Host:
+@dataclass(frozen=True, eq=False, repr=False)
+class Host(Value):
     """
     The host over the report window. ``cpu_ratio`` is of all cores; disk and net
     are bytes per second, reads and writes together. ``orchestrators``: names of
@@ -249,8 +271,8 @@ class Host:
     orchestrators: Optional[Tuple[str, ...]] = None
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, eq=False, repr=False)
+class Report(Value):
     """
     One report window of one host.
 
@@ -282,8 +304,8 @@ class Report:
     host: Optional[Host] = None
 
 
-@dataclass(frozen=True)
-class Upcoming:
+@dataclass(frozen=True, eq=False, repr=False)
+class Upcoming(Value):
     """What will happen to this machine and when (RFC 3339). Information, never a command."""
 
     action: str
@@ -291,8 +313,8 @@ class Upcoming:
     because: str
 
 
-@dataclass(frozen=True)
-class Answer:
+@dataclass(frozen=True, eq=False, repr=False)
+class Answer(Value):
     """What the reaper answers with 202. ``snoozed_until`` is RFC 3339."""
 
     seq: int

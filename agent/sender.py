@@ -19,7 +19,7 @@ from agent.clock import Clock, rfc3339
 from agent.config import ConfigError, Settings, read_token
 from agent.http import Connection, HttpError, Response
 from agent.readings import Log
-from agent.report import Answer, Report, ReportError, decode_answer, encode
+from agent.report import Answer, Report, ReportError, Value, decode_answer, encode
 from agent.spool import Spool
 
 PATH = "/v1/reports"
@@ -42,8 +42,8 @@ class Outcome(NamedTuple):
     retry_after_s: Optional[float] = None
 
 
-@dataclass(frozen=True)
-class Delivery:
+@dataclass(frozen=True, eq=False, repr=False)
+class Delivery(Value):
     """How delivery is doing, for the status file. Times are RFC 3339; ``refused`` and ``dropped`` count since start."""
 
     last_sent_seq: Optional[int] = None
@@ -110,7 +110,8 @@ class Post:
         if self._compressed:
             answer = self._connection.request("POST", self._path, {**headers, "Content-Encoding": "gzip"}, _gzip(body))
             self._compressed = takes_gzip(answer)
-            if answer.status != 415:
+            # One that was replaced by an older one refuses the coding, or does not know of codings and finds no report in it.
+            if answer.status != 415 and (self._compressed or answer.status != 400):
                 return answer
         answer = self._connection.request("POST", self._path, headers, body)
         self._compressed = takes_gzip(answer)
@@ -247,11 +248,11 @@ class Sender:
             well = self._send(newest)
             if not well:
                 self._store([newest])
-        for path, report in self._spool.batch(DRAIN_AT_ONCE, newest_first) if well else []:
+        for seq, report in self._spool.batch(DRAIN_AT_ONCE, newest_first) if well else []:
             well = self._send(report)
             if not well:
                 break
-            self._spool.remove(path)
+            self._spool.remove(seq)
         self._note()
         if not well:
             return self._rest_s()
@@ -283,7 +284,7 @@ class Sender:
     def _send(self, report: Report) -> bool:
         """True when the report is done with: accepted, or refused for good."""
         now = self._clock.boot_s()
-        fresh = replace(report, age_s=max(0.0, now - report.seq / 1000.0), sent_at=rfc3339(self._clock.utc()))
+        fresh = replace(report, age_s=round(max(0.0, now - report.seq / 1000.0), 3), sent_at=rfc3339(self._clock.utc()))
         outcome = self._post(encode(fresh))
         if outcome.kind == LATER:
             pause = self._retry_s * (0.5 + 0.5 * self._jitter())

@@ -16,12 +16,13 @@ from typing import Any, Mapping, Optional
 
 from agent.identity import Identity
 from agent.readings import Log
+from agent.report import Value
 
 MEMORY, STATUS = "memory.json", "status.json"
 
 
-@dataclass(frozen=True)
-class Memory:
+@dataclass(frozen=True, eq=False, repr=False)
+class Memory(Value):
     """The last known identity, the boot it was learnt in, and the most GPUs ever seen on this machine as this type."""
 
     resource: Optional[str] = None

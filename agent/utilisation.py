@@ -40,14 +40,17 @@ class Moment(NamedTuple):
 
 def utilisation(calls: Calls, device: Device, moment: Moment) -> Util:
     """``moment``: when this beat began to read."""
-    if device.seen_us is None or moment.stepped:
+    if device.seen_us is None:
         device.seen_us = int((moment.wall_s - FALLBACK_BEAT_S) * 1e6)
     try:
         samples = _drain(calls, device, moment)
     except Failed:
         samples = ()
-    if samples:
-        return Util(samples)
+    return Util(samples) if samples else rate(calls, device, moment)
+
+
+def rate(calls: Calls, device: Device, moment: Moment) -> Util:
+    """The rate that the driver gives right now, over its own short window."""
     try:
         percent = calls("nvmlDeviceGetUtilizationRates", device.handle, on=device.index, to=lambda rates: float(rates.gpu))
     except Failed as failed:
@@ -60,7 +63,7 @@ def utilisation(calls: Calls, device: Device, moment: Moment) -> Util:
 
 
 def _drain(calls: Calls, device: Device, moment: Moment) -> Tuple[Sample, ...]:
-    since = device.seen_us or 0
+    since = 0 if moment.stepped else device.seen_us or 0
     sort = calls.api.NVML_GPU_UTILIZATION_SAMPLES
     kind, stamps, percents = calls("nvmlDeviceGetSamples", device.handle, sort, since, on=device.index, to=_stamped)
     if kind not in (1, 2, 3):  # NVML_VALUE_TYPE_UNSIGNED_INT, _LONG, _LONG_LONG: a percentage is a whole number
@@ -68,6 +71,8 @@ def _drain(calls: Calls, device: Device, moment: Moment) -> Tuple[Sample, ...]:
     if not stamps:
         return ()
     latest = int((moment.wall_s + 0.5) * 1e6)
+    if moment.stepped:
+        return _over_a_step(device, stamps, percents, moment, latest)
     if min(stamps) <= since or max(stamps) > latest:
         # Older than what we asked for, or from the future: left over in the buffer, not a sample of this beat.
         ours = [one for one in zip(stamps, percents) if since < one[0] <= latest]
@@ -79,6 +84,18 @@ def _drain(calls: Calls, device: Device, moment: Moment) -> Tuple[Sample, ...]:
         good = [one for one in zip(stamps, percents) if 0 <= one[1] <= 100]
         stamps, percents = [stamp for stamp, _ in good], [percent for _, percent in good]
     return _folded(stamps, percents, moment)
+
+
+def _over_a_step(device: Device, stamps: Sequence[int], percents: Sequence[int], moment: Moment, latest: int) -> Tuple[Sample, ...]:
+    """
+    All that the buffer holds, as one sample of now: the stamps from before the clock was set cannot be placed, and what
+    ran then must not be lost. Without a sample stamped by the clock of now, the buffer may be a leftover.
+    """
+    begin = int((moment.wall_s - FALLBACK_BEAT_S) * 1e6)
+    fresh = [stamp for stamp in stamps if begin < stamp <= latest]
+    device.seen_us = max(fresh, default=begin)
+    good = [percent for percent in percents if 0 <= percent <= 100]
+    return (Sample(moment.boot_s, max(good) / 100.0, len(good), sum(good) / 100.0, _low(good)),) if fresh and good else ()
 
 
 def _stamped(answer: Any) -> Tuple[int, Sequence[int], Sequence[int]]:

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Iterable, Optional
 
 from agent.readings import Sample
+from agent.report import Value
 
 MOST_BEATS_PER_GAP = 2
 
 
-@dataclass(frozen=True)
-class Span:
+@dataclass(frozen=True, eq=False, repr=False)
+class Span(Value):
     """
     Samples folded so far. ``peak`` is None until there is a good sample: no sample is
     not a sample of zero. ``last_s``: boot clock of the last good sample, this window's

@@ -32,18 +32,19 @@ class Witness:
     def __init__(self) -> None:
         self._rest_w: Dict[str, float] = {}
 
-    def doubts(self, uuid: str, first: Optional[Energy], last: Optional[Energy], empty: bool) -> Optional[str]:
+    def doubts(self, uuid: str, first: Optional[Energy], last: Optional[Energy], empty: bool, peak: float = 0.0) -> Optional[str]:
         """
-        Why a window in which every sample was zero is not believed; None: nothing speaks
-        against it. ``first`` and ``last``: the counter's readings in the window. ``empty``:
-        no process was on the GPU, and hardly any memory taken.
+        Why a window in which no sample was above ``peak`` (0, or next to nothing) is not
+        believed; None: nothing speaks against it. ``first`` and ``last``: the counter's
+        readings in the window. ``empty``: no process was on the GPU, and hardly any memory taken.
         """
+        empty = empty and peak == 0.0  # the least use wakes a GPU, too
         power_w = mean_power_w(first, last)
         if power_w is None:
             return None
         rest_w = self._rest_w.get(uuid)
         if rest_w is not None and power_w > rest_w + margin_w(rest_w, empty):
-            return "utilisation 0 not believed: drew %.0f W, at rest %.0f W" % (power_w, rest_w)
+            return "utilisation %s not believed: drew %.0f W, at rest %.0f W" % ("%.0f%%" % (100 * peak) if peak else "0", power_w, rest_w)
         if empty and (rest_w is None or power_w < rest_w):
             self._rest_w[uuid] = power_w
         return None

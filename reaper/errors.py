@@ -30,6 +30,10 @@ class StoreError(ReaperError):
     """The state could not be read or written."""
 
 
+class HeardElsewhere(StoreError):
+    """Another process kept a report of the same machine meanwhile, and nothing was written: judge it again by what stands now."""
+
+
 class LeaseLost(ReaperError):
     """Another reaper leads, or our lease ran out: nothing may be changed."""
 

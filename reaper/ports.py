@@ -7,6 +7,7 @@ Each says what it promises and what it does not.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import EllipsisType
 from typing import Protocol
 
 from reaper.model.audit import AuditEntry
@@ -170,12 +171,23 @@ class Store(Protocol):
     """
 
     # reports
-    def add_observation(self, observation: Observation, voice: Voice) -> bool:
-        """Keep a window and who spoke. False: a duplicate by (resource, boot_id, seq); nothing was changed."""
+    def add_observation(self, observation: Observation, voice: Voice, after: Voice | None | EllipsisType = ...) -> bool:
+        """
+        Keep a window and who spoke. False: a duplicate by (resource, boot_id, seq); nothing was changed. ``after``: the voice by
+        which this was judged; raises HeardElsewhere, and writes nothing, when it stands no more. Left out: whatever stands.
+        """
+        ...
+
+    def before_and_after(self, resource: ResourceId, boot_id: str, seq: int) -> tuple[Observation | None, Observation | None]:
+        """Of one boot's kept windows the last up to ``seq`` (that one included), and the first after it."""
         ...
 
     def observations(self, since: datetime, resource: ResourceId | None = None) -> Iterable[Observation]:
         """Windows that ended at or after ``since``, by resource, then by (boot's first receipt, seq) in order."""
+        ...
+
+    def windows_after(self, points: Sequence[tuple[ResourceId, str, int]], limit: int) -> dict[ResourceId, tuple[Observation, ...]]:
+        """For each (resource, boot, seq) the windows of that boot after that seq, in order, at most ``limit``; left out where there is none."""
         ...
 
     def distrust(self, resource: ResourceId, since: datetime) -> None:
@@ -263,8 +275,28 @@ class Store(Protocol):
         ...
 
     def fact(self, key: str) -> str | None: ...
+    def edit_fact(self, key: str, edit: Callable[[str | None], str | None]) -> None:
+        """``edit`` gets what stands and answers what shall (None: leave it), in one transaction. It must not call the store."""
+        ...
+
     def set_facts(self, facts: dict[str, str | None]) -> None:
         """None removes one."""
+        ...
+
+    # the same database as before
+    def lost_track(self) -> str | None:
+        """
+        Why this is not the database that this process wrote to or that the last cycle ran on (a backup was restored, a standby took
+        over); None: nothing speaks against it. `begin_attempt` asks as well, and raises LeaseLost then.
+        """
+        ...
+
+    def keep_track(self) -> None:
+        """From here on it counts as ours as it stands."""
+        ...
+
+    def skew(self, now: datetime) -> timedelta | None:
+        """Our clock minus the database's; None: it has no clock of its own."""
         ...
 
     def close(self) -> None: ...

@@ -7,17 +7,18 @@ from pathlib import Path
 
 from reaper.clock import SystemClock
 from reaper.clouds.readonly import OnlyVerbs, ReadOnlyCloud
-from reaper.errors import ConfigurationError
+from reaper.errors import ConfigurationError, StoreError
 from reaper.metrics import Metrics
 from reaper.model.policy import Configuration, Mode
-from reaper.ports import Clock, Cloud, Notifier, Store
+from reaper.ports import Brakes, Clock, Cloud, Notifier, Store
 from reaper.service.announce import Announcer
-from reaper.service.board import Board
-from reaper.service.brakes import FileBrake
+from reaper.service.board import Board, SharedBoard
+from reaper.service.brakes import FileBrake, SharedBrake
 from reaper.service.cycle import Cycle
 from reaper.service.ingest import Ingest
 from reaper.service.lead import Leader
 from reaper.service.watch import Watch
+from reaper.store import is_shared as store_is_shared
 from reaper.store import open_store
 
 STATE_FILE = "state.db"
@@ -36,13 +37,42 @@ class Parts:
     cycle: Cycle
     leader: Leader
     ingest: Ingest
-    brakes: FileBrake
+    brakes: Brakes
     ceiling: Mode
+    where: str
+    """The store, for people; without secrets."""
 
 
-def open_state(folder: Path, *, create: bool = True, check: bool = True) -> Store:
-    """The store in a state folder. ``check``: look for damage first, which a short command may leave out. Raises StoreError."""
-    return open_store(folder / STATE_FILE, create=create, check=check)
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What a process needs that takes reports and nothing else: no configuration, no cloud, no credentials."""
+
+    store: Store
+    clock: Clock
+    metrics: Metrics
+    ingest: Ingest
+    where: str
+
+
+def open_state(folder: Path, url: str | None = None, *, create: bool = True, check: bool = True) -> Store:
+    """
+    The store at ``url``, else the file in a state folder. ``check``: look for damage first, which a short command may leave out.
+    Raises StoreError.
+    """
+    return open_store(url if url is not None else folder / STATE_FILE, create=create, check=check)
+
+
+def is_shared(url: str | None) -> bool:
+    """Whether processes on several machines can use this store, each in a role of its own."""
+    return url is not None and store_is_shared(url)
+
+
+def build_door(url: str, *, check: bool = True, clock: Clock | None = None) -> Door:
+    """Over a shared store. What is in memory starts empty: the store is asked for what others heard. Raises StoreError."""
+    clock = clock if clock is not None else SystemClock()
+    metrics, store = Metrics(), open_store(url, check=check)
+    ingest = Ingest(store, Watch(store), SharedBoard(store, clock), clock, metrics)
+    return Door(store, clock, metrics, ingest, store.where)
 
 
 def build_clouds(configuration: Configuration, ceiling: Mode, clock: Clock, metrics: Metrics) -> dict[str, Cloud]:
@@ -76,20 +106,22 @@ def build(
     state: Path,
     ceiling: Mode | None = None,
     *,
+    url: str | None = None,
     check: bool = True,
     clock: Clock | None = None,
     clouds: Mapping[str, Cloud] | None = None,
 ) -> Parts:
     """
-    All parts over the state folder ``state``. ``ceiling`` None: the configuration's own mode. ``check``: as in open_state.
+    All parts over the state folder ``state``, in which the kill switch is, and the store at ``url`` (None: the file in that folder).
+    ``ceiling`` None: the configuration's own mode. ``check``: as in open_state.
     ``clock`` and ``clouds`` stand in for the real ones; the ceiling binds those clouds as well.
 
     Raises StoreError, or ConfigurationError when no cloud is configured.
     """
     limit = configuration.mode if ceiling is None else min(ceiling, configuration.mode, key=lambda mode: mode is Mode.ENFORCE)
     clock = clock if clock is not None else SystemClock()
-    metrics, board = Metrics(), Board()
-    store = open_state(state, check=check)
+    metrics = Metrics()
+    store = open_store(url if url is not None else state / STATE_FILE, check=check)
     if clouds is None:
         clouds = build_clouds(configuration, limit, clock, metrics)
     elif limit is Mode.OBSERVE:
@@ -98,8 +130,20 @@ def build(
         store.close()
         raise ConfigurationError((f"{configuration.source}: clouds: names no cloud; add [clouds.aws]",))
     watch = Watch(store)
-    brakes = FileBrake(state)
+    board, brakes = _between_processes(store, state, clock, is_shared(url))
     cycle = Cycle(store, watch, clouds, Announcer(build_notifiers(configuration), build_notifiers), board, clock, brakes)
     leader = Leader(store, clock, max(3 * configuration.cycle, timedelta(seconds=30)))
     ingest = Ingest(store, watch, board, clock, metrics)
-    return Parts(store, watch, board, clock, metrics, clouds, cycle, leader, ingest, brakes, limit)
+    return Parts(store, watch, board, clock, metrics, clouds, cycle, leader, ingest, brakes, limit, store.where)
+
+
+def _between_processes(store: Store, state: Path, clock: Clock, shared: bool) -> tuple[Board, Brakes]:
+    """Where one process does everything, what the door tells and the kill switch need no store."""
+    if not shared:
+        return Board(), FileBrake(state)
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        store.close()
+        raise StoreError(f"the state folder {state} cannot be made: {error.strerror}; the kill switch belongs in it, name one with --state") from error
+    return SharedBoard(store, clock), SharedBrake(FileBrake(state), store)

@@ -66,12 +66,13 @@ class Accepts(Protocol):
 class App:
     """
     ``verify``: a token's text to the token, None when it is not good. ``readiness``: None when ready, else why not.
-    ``metrics_render``: the metrics page. All three and ``ingest`` are called in threads and may raise StoreError.
+    ``metrics_render``: the metrics page. All three and ``ingest`` are called in threads and may raise StoreError. ``ingest`` None:
+    reports are for other processes; agents that come here keep theirs.
     """
 
     def __init__(
         self,
-        ingest: Accepts,
+        ingest: Accepts | None,
         verify: Callable[[str, datetime], Token | None],
         readiness: Callable[[], str | None],
         metrics_render: Callable[[], bytes],
@@ -119,6 +120,9 @@ class App:
         if method not in allowed:
             headers = ((b"allow", ", ".join(allowed).encode()),)
             raise Refusal(405, "wrong-method", f"is not allowed on {path}", f"use {allowed[0]}", path="method", headers=headers)
+        if path == REPORTS and self._ingest is None:
+            remedy = "send it to a reaper of the role ingest or all; keep the report and send it again"
+            raise Refusal(503, "no-reports-here", "is of the role control and takes no reports", remedy, "reaper", retry_after_s=60.0)
         if path == "/healthz":
             return plain(200, "alive")
         if self._busy >= self.limits.at_once:
@@ -216,8 +220,10 @@ class App:
         return bytes(body)
 
     async def _hand_over(self, body: bytes, token: Token, received_at: datetime) -> Answer:
+        ingest = self._ingest
+        assert ingest is not None  # or the way would have ended before
         try:
-            accepted = await self._asking_store(lambda: self._ingest.accept(body, token, received_at))
+            accepted = await self._asking_store(lambda: ingest.accept(body, token, received_at))
         except Rejected as error:  # ingest counted it
             status = 403 if error.reason is Reason.NOT_YOURS else 400
             return Refusal(status, error.reason, error.problem, error.remedy, error.path, error.resource).answer()

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         _print_problems(refused.problems, str(path), args.json)
         return CONFIGURATION
     now = SystemClock().now()
-    found = (*_put_back(configuration, getattr(args, "state", None)), *config.remarks(configuration, now))
+    found = (*_put_back(configuration, getattr(args, "state", None), getattr(args, "store", None)), *config.remarks(configuration, now))
     if args.json:
         print(json.dumps(_report(configuration, now, found)))
     else:
@@ -62,15 +62,15 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def _put_back(configuration: Configuration, state: str | None) -> tuple[str, ...]:
+def _put_back(configuration: Configuration, state: str | None, url: str | None) -> tuple[str, ...]:
     """Policies that the reaper of this state folder put back to observe, if there is one: they do not do what they say."""
-    if state is None or not os.path.isfile(os.path.join(state, "state.db")):
+    if state is None or (url is None and not os.path.isfile(os.path.join(state, "state.db"))):
         return ()
     from reaper.service.lost import notes
     from reaper.wiring import open_state  # loads the database library, which most checks do not need
 
     try:
-        store = open_state(Path(state), create=False, check=False)
+        store = open_state(Path(state), url, create=False, check=False)
         try:
             return notes(configuration, store)
         finally:

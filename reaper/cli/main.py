@@ -114,6 +114,7 @@ def _dispatch(words: list[str], clock: "Clock | None", clouds: "Mapping[str, Clo
     if args.state == "":
         raise UsageError("the state folder is empty text; name a folder, or leave --state out")
     args.state = os.path.expanduser(args.state)
+    args.store = args.store or os.environ.get(options.STORE_ENVIRONMENT) or None
     args.clock, args.clouds = clock if clock is not None else _system_clock(), clouds
     usual = getattr(module, "LOG_LEVEL", None)
     if usual is not None:

@@ -26,7 +26,7 @@ def store_of(args: argparse.Namespace, *, create: bool = False) -> Iterator[Stor
     """Raises StoreError when there is none and ``create`` is not asked for."""
     from reaper.wiring import open_state  # loads the database library, which --help does not need
 
-    store = open_state(Path(args.state), create=create, check=False)
+    store = open_state(Path(args.state), args.store, create=create, check=False)
     try:
         yield store
     finally:
@@ -38,7 +38,7 @@ def parts_of(args: argparse.Namespace, configuration: Configuration, ceiling: Mo
     """``ceiling`` observe: clouds whose verbs raise. Raises StoreError, ConfigurationError."""
     from reaper.wiring import build
 
-    parts = build(configuration, Path(args.state), ceiling, check=False, clock=args.clock, clouds=args.clouds)
+    parts = build(configuration, Path(args.state), ceiling, url=args.store, check=False, clock=args.clock, clouds=args.clouds)
     try:
         yield parts
     finally:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 STATE_ENVIRONMENT = "REAPER_STATE"
+STORE_ENVIRONMENT = "REAPER_STORE"
 SYSTEM_STATE = Path("/var/lib/idle-reaper")
 LEVELS = ("error", "warning", "info", "debug")
 
 _COMMON: tuple[tuple[tuple[str, ...], dict[str, Any], Any], ...] = (
     (("--config",), {"metavar": "PATH", "help": "configuration file or folder (default: $REAPER_CONFIG, else /etc/idle-reaper, else built in)"}, None),
     (("--state",), {"metavar": "FOLDER", "help": f"state folder (default: $REAPER_STATE, else {SYSTEM_STATE}, else ~/.local/state/idle-reaper)"}, None),
+    (("--store",), {"metavar": "URL", "help": "postgresql://USER@HOST/DATABASE, or a file (default: $REAPER_STORE, else state.db in the state folder)"}, None),
     (("--json",), {"action": "store_true", "help": "one JSON object on the last line, for machines"}, False),
     (("--log-level",), {"choices": LEVELS, "metavar": "LEVEL", "help": f"{', '.join(LEVELS)}; logs go to standard error"}, None),
     (("-v", "--verbose"), {"action": "count", "help": "one log level more; may be repeated"}, 0),

@@ -26,7 +26,7 @@ from reaper.service.cycle import CycleResult
 from reaper.service.daemon import Daemon
 
 if TYPE_CHECKING:
-    from reaper.api.server import Server
+    from reaper.api.server import Server, Tls
     from reaper.wiring import Parts
 
 NAME = "run"
@@ -39,12 +39,16 @@ examples:
   reaper run --observe --config reaper.toml     the same, and whatever it says, touch nothing
   reaper run --once --config reaper.toml        one cycle, then the plan as a table
   reaper run --listen 0.0.0.0:9464 --tls-cert cert.pem --tls-key key.pem
+  REAPER_STORE=postgresql://reaper@db/reaper reaper run --role ingest --listen 0.0.0.0:9464
+                                                one of several doors over one database; control is the other half
 
 Agents report to POST /v1/reports at --listen; /healthz, /readyz and /metrics are there too.
+With PostgreSQL (--store) several doors (--role ingest) and a pair that decides (--role control) share one database; of the pair one leads.
 SIGTERM and SIGINT end it, SIGHUP begins the next cycle at once. A file named STOP in the state folder keeps everything up.
 exit codes: 0 ended, 1 failed, 2 usage or configuration, 3 (--once) there are no machines, 4 (--once) another reaper leads
 """
 
+ROLES = ("all", "ingest", "control")
 LISTEN = "127.0.0.1:9464"
 END_WITHIN_S = 8.0
 """Seconds between a signal and the end, at most; what stops containers usually waits for ten."""
@@ -56,6 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--listen", default=LISTEN, metavar="HOST:PORT", help=f"where agents report (default {LISTEN}; port 0 takes a free one)")
     parser.add_argument("--tls-cert", metavar="FILE", help="certificate with its chain, PEM")
     parser.add_argument("--tls-key", metavar="FILE", help="its key, PEM")
+    parser.add_argument(
+        "--role", choices=ROLES, default="all",
+        help="all (default); ingest: takes reports and needs no configuration and no credentials; control: decides and acts, and takes no reports",
+    )  # fmt: skip
     parser.add_argument("--once", action="store_true", help="one cycle, print the plan, end; takes no reports")
     parser.add_argument("--observe", action="store_true", help="touch nothing, whatever the configuration says or will say")
 
@@ -65,6 +73,9 @@ def run(args: argparse.Namespace) -> int:
     host, port = address(args.listen)
     if (args.tls_cert is None) != (args.tls_key is None):
         raise UsageError("--tls-cert and --tls-key belong together")
+    _fits_store(args)
+    if args.role == "ingest":
+        return _take_reports(args, host, port)
     live = LiveConfiguration(config.find(args.config))
     configuration, _ = live.current()
     ceiling = Mode.OBSERVE if args.observe else None
@@ -73,13 +84,59 @@ def run(args: argparse.Namespace) -> int:
             return _once(args, _daemon(parts, live), parts)
     with _ended_by_signals() as ending, parts_of(args, configuration, ceiling) as parts:
         daemon = _daemon(parts, live)
-        server = _door(parts, daemon, host, port, args.tls_cert, args.tls_key)
+        server = _door(parts, daemon, host, port, args)
         try:
             server.start()
             _announce(configuration, parts, args, host, server.port)
             daemon.run(ending)
         finally:
             server.stop()
+    _log.info("reaper ended")
+    return exits.DONE
+
+
+def _fits_store(args: argparse.Namespace) -> None:
+    """Raises UsageError for a role that this store or the other options do not allow."""
+    if args.role == "all":
+        return
+    from reaper.wiring import is_shared
+
+    if not is_shared(args.store):
+        raise UsageError(
+            f"--role {args.role} shares its store with processes elsewhere, which a file of this machine cannot do:"
+            " name a PostgreSQL database with --store or $REAPER_STORE (postgresql://USER@HOST/DATABASE), or leave --role out"
+        )
+    if args.role == "ingest" and args.once:
+        raise UsageError("--once runs a cycle, and the role ingest has none; leave one of them out")
+
+
+def _take_reports(args: argparse.Namespace, host: str, port: int) -> int:
+    """The role ingest. Raises StoreError, ReaperError when it cannot listen."""
+    from reaper.api.app import App
+    from reaper.api.server import Server
+    from reaper.service.tokens import Verifier
+    from reaper.wiring import build_door
+
+    door = build_door(args.store, check=False, clock=args.clock)
+    try:
+
+        def readiness() -> str | None:
+            door.store.held_lease()  # raises where the store cannot be reached
+            return None
+
+        app = App(door.ingest, Verifier(door.store), readiness, door.metrics.render, metrics=door.metrics, clock=door.clock)
+        server = Server(app, host, port, _tls(args.tls_cert, args.tls_key))
+        with _ended_by_signals() as ending:
+            try:
+                server.start()
+                _log.info("reaper started", role=args.role, store=door.where)
+                _listening(args, host, server.port)
+                while not ending.wait(3600.0):
+                    pass
+            finally:
+                server.stop()
+    finally:
+        door.store.close()
     _log.info("reaper ended")
     return exits.DONE
 
@@ -158,32 +215,42 @@ class Teller:
         _log.debug("cycle ended", machines=len(result.rows), running=running, plan=result.plan.id, actions=len(result.plan.actions))
 
 
-def _door(parts: "Parts", daemon: Daemon, host: str, port: int, certificate: str | None, key: str | None) -> "Server":
+def _door(parts: "Parts", daemon: Daemon, host: str, port: int, args: argparse.Namespace) -> "Server":
     from reaper.api.app import App
-    from reaper.api.server import Server, Tls
+    from reaper.api.server import Server
     from reaper.service.tokens import Verifier
 
     def readiness() -> str | None:
         return None if daemon.ready else "the first cycle has not ended yet"
 
-    app = App(parts.ingest, Verifier(parts.store), readiness, parts.metrics.render, metrics=parts.metrics, clock=parts.clock)
-    tls = Tls(Path(certificate), Path(key)) if certificate is not None and key is not None else None
-    return Server(app, host, port, tls)
+    ingest = None if args.role == "control" else parts.ingest
+    app = App(ingest, Verifier(parts.store), readiness, parts.metrics.render, metrics=parts.metrics, clock=parts.clock)
+    return Server(app, host, port, _tls(args.tls_cert, args.tls_key))
+
+
+def _tls(certificate: str | None, key: str | None) -> "Tls | None":
+    from reaper.api.server import Tls
+
+    return Tls(Path(certificate), Path(key)) if certificate is not None and key is not None else None
+
+
+def _listening(args: argparse.Namespace, host: str, port: int) -> None:
+    scheme = "https" if args.tls_cert is not None else "http"
+    shown = f"[{host}]" if ":" in host else host
+    _log.info("listening", address=f"{scheme}://{shown}:{port}")
+    if scheme == "http" and not loopback(host) and args.role != "control":
+        _log.warning("reports and tokens travel unencrypted; use --tls-cert and --tls-key, or a proxy that adds TLS", address=f"{scheme}://{shown}:{port}")
 
 
 def _announce(configuration: Configuration, parts: "Parts", args: argparse.Namespace, host: str, port: int) -> None:
-    scheme = "https" if args.tls_cert is not None else "http"
-    shown = f"[{host}]" if ":" in host else host
     _log.info(
-        "reaper started", mode=configuration.mode.value, ceiling=parts.ceiling.value, name=configuration.name,
+        "reaper started", role=args.role, mode=configuration.mode.value, ceiling=parts.ceiling.value, name=configuration.name,
         policies=[f"{policy.name} ({policy.mode}, {policy.action})" for policy in configuration.policies],
-        configuration=configuration.source, digest=configuration.digest, state=str(Path(args.state).absolute()), cycle_s=configuration.cycle.total_seconds(),
+        configuration=configuration.source, digest=configuration.digest, state=str(Path(args.state).absolute()), store=parts.where, cycle_s=configuration.cycle.total_seconds(),
     )  # fmt: skip
     if configuration.source == config.BUILT_IN:
         _log.info("no configuration found: the built-in one observes what the credentials show, and touches nothing")
-    _log.info("listening", address=f"{scheme}://{shown}:{port}")
-    if scheme == "http" and not loopback(host):
-        _log.warning("reports and tokens travel unencrypted; use --tls-cert and --tls-key, or a proxy that adds TLS", address=f"{scheme}://{shown}:{port}")
+    _listening(args, host, port)
     for remark in config.remarks(configuration, parts.clock.now()):
         _log.warning("look at the configuration", remark=remark)
     brake = parts.brakes.engaged()

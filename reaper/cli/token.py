@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Raises UsageError, StoreError."""
-    with _opened(Path(args.state), create=args.verb == "issue") as store:
+    with _opened(Path(args.state), args.store, create=args.verb == "issue") as store:
         match args.verb:
             case "issue":
                 return _issue(args, store)
@@ -57,10 +57,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _opened(state: Path, create: bool) -> Iterator[Store]:
+def _opened(state: Path, url: str | None, create: bool) -> Iterator[Store]:
     from reaper.wiring import open_state  # loads the database library, which --help does not need
 
-    store = open_state(state, create=create)
+    store = open_state(state, url, create=create)
     try:
         yield store
     finally:

@@ -330,8 +330,9 @@ def _host_known(seen: Observation) -> dict[Signal, bool]:
     if not trees:
         waits = cpus = not _owned(seen)  # owned and no tree: contradictory, so not known
     else:
-        waits = all(tree.wait is not None for tree in trees)
-        cpus = all(tree.cpu_cores is not None for tree in trees)
+        listed = all(gpu.processes is not None for gpu in seen.gpus)  # the trees seen may be those of another GPU
+        waits = listed and all(tree.wait is not None for tree in trees)
+        cpus = listed and all(tree.cpu_cores is not None for tree in trees)
     return {
         Signal.CPU: seen.cpu_ratio is not None,
         Signal.DISK: seen.disk_bytes_per_s is not None,

@@ -291,3 +291,5 @@ class Voice:
     retired: tuple[str, ...] = ()
     conflict_at: datetime | None = None
     conflict: str | None = None
+    kept: int = 0
+    """Windows kept of this machine up to this one, by every process. 0: not counted (written by an earlier version)."""

@@ -7,16 +7,24 @@ from reaper.ports import Store
 
 LONGEST_GAP = timedelta(minutes=10)
 
+LAST_CYCLE = "last_cycle_at"
+"""The fact that tells when the last cycle was."""
+
 
 class Continuity:
-    """Keeps when the last cycle was and under which mode, in the store. Changes of a policy are each mark's own business."""
+    """Keeps when the last cycle was, under which mode and on which database, in the store. Changes of a policy are each mark's own business."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._strange = True  # until the first cycle of this process has written down which database it ran on
 
     def broken(self, configuration: Configuration, now: datetime) -> str | None:
         """Why every mark must begin anew; None: the last cycle was a moment ago, under the same mode."""
-        mode, last = self._store.fact("mode"), self._store.fact("last_cycle_at")
+        strange = self._store.lost_track()
+        if strange is not None:
+            self._strange = True
+            return strange
+        mode, last = self._store.fact("mode"), self._store.fact(LAST_CYCLE)
         if mode is not None and mode != configuration.mode.value:
             return f"mode changed from {mode} to {configuration.mode}"
         if last is None:
@@ -33,13 +41,16 @@ class Continuity:
         Before the first mark is moved under this mode. A cycle that breaks off must not leave marks whose warning was only
         written down in observe to one that enforces.
         """
+        if self._strange:
+            self._store.keep_track()
+            self._strange = False
         facts: dict[str, str | None] = {}
         if self._store.fact("mode") != configuration.mode.value:
             facts["mode"] = configuration.mode.value
-        if self._store.fact("last_cycle_at") is None:
-            facts["last_cycle_at"] = now.isoformat()
+        if self._store.fact(LAST_CYCLE) is None:
+            facts[LAST_CYCLE] = now.isoformat()
         if facts:
             self._store.set_facts(facts)
 
     def remember(self, configuration: Configuration, now: datetime) -> None:
-        self._store.set_facts({"last_cycle_at": now.isoformat(), "mode": configuration.mode.value})
+        self._store.set_facts({LAST_CYCLE: now.isoformat(), "mode": configuration.mode.value})

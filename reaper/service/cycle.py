@@ -168,6 +168,10 @@ class Cycle:
             budget_left={("stop", limit.window): limit.left for limit in stops}, lost=lost,
         )  # fmt: skip
 
+    def brake(self) -> str | None:
+        """Why nothing may be taken away now. Whoever waits for the lease asks as well, so that its own switch is known to who leads."""
+        return self._brakes.engaged()
+
     def gather(self, configuration: Configuration) -> Gathering:
         """Facts over the newest listing of this process, else the kept one."""
         now, configuration = self._clock.now(), losses.in_effect(configuration, self._store)

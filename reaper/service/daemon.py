@@ -100,6 +100,7 @@ class Daemon:
             self._aside("configuration", lambda: self.metrics.configuration_refused(refused is not None))
             if lease is None:
                 self._aside("fleet", self.metrics.fleet_unknown)
+                self._aside("brake", lambda: self.metrics.kill_switch(self.cycle.brake() is not None))
                 self.cycled_at = self.cycled_at or self.clock.now()
                 return None
             result = self.cycle.run(configuration, lease, refused)

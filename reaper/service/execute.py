@@ -216,6 +216,12 @@ class Executor:
             raise Withdrawn("clock", "the cloud's time is not known")
         if abs(skew) > timedelta(seconds=30):
             raise Withdrawn("clock", f"our clock is {skew.total_seconds():.0f} s off the cloud's")
+        try:
+            off = self._store.skew(now)
+        except StoreError as error:
+            raise Withdrawn("store", str(error)) from error
+        if off is not None and abs(off) > timedelta(seconds=30):
+            raise Withdrawn("clock", f"our clock is {off.total_seconds():.0f} s off the database's")
 
     def _act(
         self, plan_id: str, planned: PlannedAction, together: _Group, gathering: Gathering, lease: Lease, jumps: Sequence[Jump], running: int, actor: str

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from agent import report as wire
 from reaper.decide.windows import HORIZON
-from reaper.errors import ReaperError
+from reaper.errors import HeardElsewhere, ReaperError
 from reaper.log import get
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.resource import ResourceId
@@ -31,6 +31,8 @@ _LOCKS = 64
 _MOST_SPOKEN = 512
 _SPOKEN_FOR_S = 60.0
 _MOST_OFF_S = 600.0
+_TRIES = 5
+_CLOCKS_APART = timedelta(seconds=30)
 
 log = get("ingest")
 
@@ -109,6 +111,15 @@ class Ingest:
 
     def _keep(self, seen: Observation, token: Token, now: datetime, lost: wire.Lost | None = None) -> tuple[bool, bool]:
         """Whether it was kept (else a duplicate), and whether it is believed."""
+        for _ in range(_TRIES - 1):
+            try:
+                return self._judge_and_keep(seen, token, now, lost)
+            except HeardElsewhere:
+                self._spoken.forget(seen)
+        return self._judge_and_keep(seen, token, now, lost)
+
+    def _judge_and_keep(self, seen: Observation, token: Token, now: datetime, lost: wire.Lost | None) -> tuple[bool, bool]:
+        """Raises HeardElsewhere when another process kept a report of the machine since its voice was read: judge again."""
         voice = self._store.voice(seen.resource)  # from the store: another process may hear the second speaker
         known, clash = self._compare(seen, voice)
         if known:
@@ -119,14 +130,17 @@ class Ingest:
             self._distrust(seen, heard, now)
         if lost is not None:  # before the new boot is known: should this break off, the agent's next try finds it as it was
             record_lost(self._store, seen, lost.boot_id, lost.peak_ratio, lost.because, voice, now)
-        if not self._store.add_observation(seen, heard.voice):
+        spoken = replace(_later(heard.voice, voice), kept=(voice.kept if voice is not None else 0) + 1)
+        if not self._store.add_observation(seen, spoken, after=voice):
             return False, False
         self._spoken.add(seen)
-        self._watch.add(seen, heard.voice)
+        self._watch.add(seen, spoken)
         return True, heard.verified
 
     def _compare(self, seen: Observation, voice: Voice | None) -> tuple[bool, Clash | None]:
         """Whether this window is known already, and whether it can stand beside the known ones of its boot."""
+        if self._watch.voice(seen.resource) != voice:
+            return self._compare_with_kept(seen, voice)
         newest = self._watch.peek(seen.resource)
         if newest is not None and newest.boot_id == seen.boot_id:
             if seen.seq == newest.seq:
@@ -137,6 +151,16 @@ class Ingest:
             return False, None
         spoken = self._spoken.of(seen, now=seen.received_at)
         return (True, None) if seen.seq in spoken else (False, spoken.clash(seen))
+
+    def _compare_with_kept(self, seen: Observation, voice: Voice | None) -> tuple[bool, Clash | None]:
+        """The same where another process heard the machine since we did: what is in memory here is not all of it."""
+        self._spoken.forget(seen)
+        before, after = self._store.before_and_after(seen.resource, seen.boot_id, seen.seq)
+        if before is not None and before.seq == seen.seq:
+            return True, None
+        if after is None:
+            return False, None if before is None else overlap(seen, before.seq, round(before.window_s * 1000))
+        return False, self._spoken.of(seen, now=seen.received_at).clash(seen)
 
     def _distrust(self, seen: Observation, heard: Heard, now: datetime) -> None:
         # First what makes us careful, then what tells of it, last the window: broken off, the agent's next try repeats it.
@@ -183,12 +207,23 @@ class _SpokenCache:
                 self._kept.popitem(last=False)
         return spoken
 
+    def forget(self, seen: Observation) -> None:
+        with self._lock:
+            self._kept.pop((seen.resource, seen.boot_id), None)
+
     def add(self, seen: Observation) -> None:
         """Called under the machine's own lock, like every use of what `of` returned."""
         with self._lock:
             kept = self._kept.get((seen.resource, seen.boot_id))
         if kept is not None:
             kept[1].add(seen)
+
+
+def _later(voice: Voice, before: Voice | None) -> Voice:
+    """The newest voice has the latest moment also where the doors' clocks differ a little: by that others tell which it is."""
+    if before is None or not timedelta(0) <= before.last_at - voice.last_at < _CLOCKS_APART:
+        return voice
+    return replace(voice, last_at=before.last_at + timedelta(microseconds=1))
 
 
 def _decode(body: bytes) -> wire.Report:

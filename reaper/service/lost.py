@@ -7,7 +7,6 @@ can do is that less is stopped; one stop of ours can be blamed once.
 """
 
 import json
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -28,7 +27,6 @@ ENDS_WITHIN = timedelta(minutes=20)
 _BOOTED_OFF = timedelta(seconds=30)
 _KEPT = 50
 
-_writing = threading.Lock()
 _log = log.get("work-lost")
 
 
@@ -81,12 +79,18 @@ def record(store: Store, seen: Observation, boot_id: str, peak: float | None, be
     stop = _stop_that_ended(store, seen, boot_id, before)
     if stop is None:
         return False
-    with _writing:
-        known = _losses(store, stop.policy)
-        if any(one.attempt == stop.id for one in known):
-            return False
-        one = LostWork(stop.id, str(seen.resource), now, peak, because, seen.verified)
-        store.set_facts({_told_key(stop.policy): json.dumps([_plain(loss) for loss in (*known, one)[-_KEPT:]])})
+    one = LostWork(stop.id, str(seen.resource), now, peak, because, seen.verified)
+    blamed = False
+
+    def blame(kept: str | None) -> str | None:  # several doors may tell of losses under one policy at once
+        nonlocal blamed
+        known = _read_losses(kept, stop.policy)
+        blamed = all(other.attempt != stop.id for other in known)
+        return json.dumps([_plain(loss) for loss in (*known, one)[-_KEPT:]]) if blamed else None
+
+    store.edit_fact(_told_key(stop.policy), blame)
+    if not blamed:
+        return False
     _log.warning("an agent tells of lost work", resource=one.resource, attempt=stop.id, policy=stop.policy, because=because, verified=seen.verified)
     return True
 
@@ -208,7 +212,10 @@ def _plain(one: LostWork) -> dict[str, object]:
 
 def _losses(store: Store, policy: str) -> tuple[LostWork, ...]:
     """Oldest first."""
-    kept = store.fact(_told_key(policy))
+    return _read_losses(store.fact(_told_key(policy)), policy)
+
+
+def _read_losses(kept: str | None, policy: str) -> tuple[LostWork, ...]:
     if kept is None:
         return ()
     try:

@@ -20,6 +20,9 @@ _Answer = TypeVar("_Answer")
 
 _SWEEP_EVERY = timedelta(hours=1)
 
+_FOLLOWED = 20
+"""Windows of one machine that are read one after the other; of more, a whole new fold is no dearer."""
+
 
 class _Machine:
     """``stale``: the fold lacks something that the store has. ``changes`` counts, so that a fold made aside can tell it is old."""
@@ -68,6 +71,15 @@ def _fold(windows: Iterable[Observation]) -> _Machine:
     return machine
 
 
+def _missing(machine: _Machine | None, mine: Voice | None, voice: Voice) -> int | None:
+    """How many windows were kept since ours, if nothing says that they are anything but the next ones of the same boot; else None."""
+    if machine is None or mine is None or machine.newest is None or machine.stale or not mine.kept:
+        return None
+    same = (mine.boot_id, mine.retired, mine.conflict_at) == (voice.boot_id, voice.retired, voice.conflict_at)
+    missing = voice.kept - mine.kept
+    return missing if same and machine.newest.boot_id == voice.boot_id and 0 < missing <= _FOLLOWED else None
+
+
 class Watch:
     """
     Thread-safe. Reads may ask the store (after a late report) and then raise StoreError.
@@ -110,23 +122,46 @@ class Watch:
 
     def catch_up(self, store: Store, now: datetime) -> None:
         """
-        Notice what another process wrote: each report renews its machine's voice, so a voice that is not ours marks a
-        machine to be folded again when it is next asked for. Where all reports come in here, nothing is read but voices.
+        Notice what another process wrote: each report renews its machine's voice, so one that is not ours tells of windows that
+        are missing here. Where all reports come in here, nothing is read but voices.
         """
-        stored = store.voices()
+        self._take_up(store, store.voices(), now)
         with self._lock:
-            self._store = store
-            for resource, voice in stored.items():
-                self._hear(resource, voice, now)
             self._forget(now - HORIZON)
 
     def catch_up_on(self, store: Store, resources: Iterable[ResourceId], now: datetime) -> None:
         """The same for a few machines: right before one of them is acted on."""
         stored = {resource: store.voice(resource) for resource in resources}
+        self._take_up(store, {resource: voice for resource, voice in stored.items() if voice is not None}, now)
+
+    def _take_up(self, store: Store, stored: dict[ResourceId, Voice], now: datetime) -> None:
+        """
+        Voices count the windows that were kept. Where exactly as many follow our newest one, only those are read; else the
+        machine is folded again when it is next asked for.
+        """
+        following: dict[ResourceId, tuple[_Machine, int, Voice, int]] = {}
+        points: list[tuple[ResourceId, str, int]] = []
         with self._lock:
             self._store = store
             for resource, voice in stored.items():
-                if voice is not None:
+                machine = self._machines.get(resource)
+                missing = _missing(machine, self._voices.get(resource), voice)
+                if machine is None or machine.newest is None or missing is None:
+                    self._hear(resource, voice, now)
+                    continue
+                following[resource] = (machine, machine.changes, voice, missing)
+                points.append((resource, machine.newest.boot_id, machine.newest.seq))
+        if not points:
+            return
+        news = store.windows_after(points, _FOLLOWED + 1)  # outside the lock: others go on
+        with self._lock:
+            for resource, (machine, changes, voice, missing) in following.items():
+                windows = news.get(resource, ())
+                if self._machines.get(resource) is machine and machine.changes == changes and len(windows) == missing:
+                    for seen in windows:
+                        machine.add(seen)
+                    self._voices[resource] = voice
+                else:
                     self._hear(resource, voice, now)
 
     def _hear(self, resource: ResourceId, voice: Voice, now: datetime) -> None:

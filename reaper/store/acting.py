@@ -36,7 +36,8 @@ class Acting(Transactions):
         expires_at = now + ttl
         ends = micros(expires_at)
         with self._write() as connection:
-            held = lease_in(connection)
+            held = lease_in(connection, to_write=True)
+            self._known_epoch = max(self._known_epoch, 0 if held is None else held.epoch)
             if held is not None and held.holder == holder:
                 epoch = held.epoch
             elif held is None or held.holder == _NOBODY or held.expires_at <= now:
@@ -45,6 +46,7 @@ class Acting(Transactions):
                 return None
             row = {"id": 1, "epoch": epoch, "holder": holder, "expires_at": ends}
             self._put(connection, tables.lease, [row])
+        self._known_epoch = max(self._known_epoch, epoch)
         return Lease(epoch=epoch, holder=holder, expires_at=expires_at)
 
     def release_lease(self, lease: Lease) -> None:
@@ -74,11 +76,14 @@ class Acting(Transactions):
             raise StoreError(f"attempt {attempt.id} has ended already and cannot begin")
         row = _row(attempt)
         with self._write() as connection:
-            held = lease_in(connection)
+            held = lease_in(connection, to_write=True)
             if held is None or (held.epoch, held.holder) != (lease.epoch, lease.holder):
                 raise LeaseLost(f"{attempt.resource}: another reaper leads, {attempt.action} was not begun")
             if held.expires_at <= now:
                 raise LeaseLost(f"{attempt.resource}: our lease ran out at {held.expires_at}, {attempt.action} was not begun")
+            strange = self._strange(connection)
+            if strange is not None:
+                raise LeaseLost(f"{attempt.resource}: {strange}; people have to be warned anew, {attempt.action} was not begun")
             refusal = admit(_debits(connection, attempt.action, now - _DEBITS_OF))
             if refusal is not None:
                 raise BudgetSpent(refusal)

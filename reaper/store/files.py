@@ -11,13 +11,13 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import URL, create_engine
+from sqlalchemy import URL, Engine, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from reaper.errors import StoreError
-from reaper.store import tables
-from reaper.store.dialect import damaged, explained, prepare
+from reaper.store import migrate, tables
+from reaper.store.dialect import Sqlite, damaged, explained
 
 _BESIDE = ("-wal", "-shm", "-journal")
 
@@ -61,9 +61,9 @@ def create(path: Path, busy_timeout_s: float) -> None:
             made.with_name(made.name + end).unlink(missing_ok=True)
 
 
-def inspect(path: Path, busy_timeout_s: float, *, thoroughly: bool) -> None:
+def inspect(path: Path, busy_timeout_s: float, *, thoroughly: bool) -> bool:
     """
-    Refuses what is not a whole store of ours. Opens read-only, so a refused file keeps every byte.
+    Refuses what is not a whole store of ours. Opens read-only, so a refused file keeps every byte. False: it has to be brought up.
 
     ``thoroughly``: reads all pages (about a second per GiB), which finds damage before it is built upon.
     """
@@ -79,21 +79,27 @@ def inspect(path: Path, busy_timeout_s: float, *, thoroughly: bool) -> None:
             if tables.schema.name not in names:
                 raise StoreError(f"{path} is a SQLite file, but not an Idle Reaper store; it was left as it is. Name another file")
             (version,) = connection.execute(f"SELECT max(version) FROM {tables.schema.name}").fetchone()
-            refuse_other_schema(str(path), version)
+            revision = None
+            if "alembic_version" in names:
+                (revision,) = connection.execute("SELECT max(version_num) FROM alembic_version").fetchone()
     except (sqlite3.Error, OSError) as error:
         raise explained(error, str(path)) from error
+    found = migrate.Found(True, version, revision)
+    migrate.refuse(found, str(path))
+    return found.current
 
 
-def refuse_other_schema(where: str, version: object) -> None:
-    if not isinstance(version, int):
-        raise StoreError(damaged(where, "it does not say which schema it has"))
-    if version > tables.SCHEMA:
-        raise StoreError(
-            f"the store {where} has schema {version} and this version knows up to {tables.SCHEMA}: a newer reaper wrote it."
-            " Install that version again, or restore the backup from before; nothing was changed"
-        )
-    if version < tables.SCHEMA:
-        raise StoreError(f"the store {where} has schema {version}, and nothing here brings it to {tables.SCHEMA}; nothing was changed")
+def bring_up(engine: Engine, dialect: Sqlite) -> None:
+    """Raises StoreError; nothing was changed then."""
+    try:
+        with dialect.engines(engine)[1].begin() as connection:
+            migrate.bring_up(connection, dialect)
+    except (SQLAlchemyError, sqlite3.Error) as error:
+        engine.dispose()
+        raise dialect.explained(error) from error
+    except BaseException:
+        engine.dispose()
+        raise
 
 
 def _read_only(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
@@ -102,15 +108,14 @@ def _read_only(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
 
 def _fill(made: Path, path: Path, busy_timeout_s: float) -> None:
     engine = create_engine(URL.create("sqlite", database=str(made)), poolclass=NullPool)
-    prepare(engine, busy_timeout_s)
+    dialect = Sqlite(str(path), busy_timeout_s)
+    dialect.prepare(engine)
     try:
         with closing(sqlite3.connect(made)) as connection:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 raise StoreError(f"the store {path} cannot be made: its file system allows no write-ahead log; it belongs on a local disk")
-        with engine.begin() as connection_:
-            tables.metadata.create_all(connection_, checkfirst=False)
-            connection_.execute(tables.schema.insert(), {"version": tables.SCHEMA})
+        bring_up(engine, dialect)
     except (SQLAlchemyError, sqlite3.Error) as error:
         raise explained(error, str(path)) from error
     finally:

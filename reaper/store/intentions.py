@@ -41,7 +41,7 @@ class Intentions(Transactions):
             for mark in changed
         ]
         with self._write() as connection:
-            held = lease_in(connection) if lease is not None else None
+            held = lease_in(connection, to_write=True) if lease is not None else None
             if lease is not None and (held is None or (held.epoch, held.holder) != (lease.epoch, lease.holder)):
                 raise LeaseLost("another reaper leads: the marks are its own business now")
             for mark in cleared:

@@ -1,5 +1,6 @@
 """The audit, which only grows, and facts about ourselves."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
@@ -36,6 +37,14 @@ class Record(Transactions):
     def fact(self, key: str) -> str | None:
         with self._read() as connection:
             return connection.scalar(select(tables.facts.c.value).where(tables.facts.c.key == key))
+
+    def edit_fact(self, key: str, edit: Callable[[str | None], str | None]) -> None:
+        """As in the port."""
+        with self._write() as connection:
+            kept = connection.scalar(select(tables.facts.c.value).where(tables.facts.c.key == key))
+            value = edit(kept)
+            if value is not None and value != kept:
+                self._put(connection, tables.facts, [{"key": key, "value": value}])
 
     def set_facts(self, facts: dict[str, str | None]) -> None:
         rows = [{"key": key, "value": value} for key, value in facts.items() if value is not None]

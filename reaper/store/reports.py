@@ -1,19 +1,20 @@
 """Report windows, who spoke them, and the tokens with which they may."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from types import EllipsisType
 
 from sqlalchemy import Connection, Engine, bindparam, delete, func, select, update
 
-from reaper.errors import StoreError
+from reaper.errors import HeardElsewhere, StoreError
 from reaper.model.audit import AuditEntry
 from reaper.model.resource import ResourceId
 from reaper.model.signal import Observation, Voice
 from reaper.ports import Token
 from reaper.store import tables
 from reaper.store.codec import Codec, micros
-from reaper.store.dialect import Prepared, insert_new, upsert
+from reaper.store.dialect import Dialect, Prepared, insert_new, upsert
 from reaper.store.transactions import Transactions
 
 _WINDOWS = Codec("observations", Observation)
@@ -25,8 +26,8 @@ _FORGOTTEN_AT_ONCE = 5000
 
 
 class Reports(Transactions):
-    def __init__(self, engine: Engine, where: str, *, one_connection: bool = False) -> None:
-        super().__init__(engine, where, one_connection=one_connection)
+    def __init__(self, engine: Engine, dialect: Dialect, *, one_connection: bool = False) -> None:
+        super().__init__(engine, dialect, one_connection=one_connection)
         kept = tables.observations
         first = (
             select(kept.c.boot_received_at)
@@ -42,8 +43,13 @@ class Reports(Transactions):
         self._new_window = Prepared(engine, window, ("seq", "ended_at", "verified", "value"))
         self._newest_voice = Prepared(engine, upsert(engine, tables.voices), ("resource", "value"))
 
-    def add_observation(self, observation: Observation, voice: Voice) -> bool:
-        return self.add_observations([(observation, voice)])[0]
+    def add_observation(self, observation: Observation, voice: Voice, after: Voice | None | EllipsisType = ...) -> bool:
+        """As in the port."""
+        resource, row = str(observation.resource), _rows(observation, voice)
+        with self._write(resource) as connection:
+            if after is not ... and _voice(connection, resource) != after:
+                raise HeardElsewhere(f"{resource} was heard by another process meanwhile; the report was not kept and is safe to send again")
+            return self._add_window(connection, *row)
 
     def add_observations(self, spoken: list[tuple[Observation, Voice]]) -> tuple[bool, ...]:
         """
@@ -52,8 +58,22 @@ class Reports(Transactions):
         An error stores none of them.
         """
         rows = [_rows(observation, voice) for observation, voice in spoken]
-        with self._write() as connection:
+        if not rows:
+            return ()
+        with self._write(*(str(observation.resource) for observation, _ in spoken)) as connection:
             return tuple(self._add_window(connection, *row) for row in rows)
+
+    def before_and_after(self, resource: ResourceId, boot_id: str, seq: int) -> tuple[Observation | None, Observation | None]:
+        """As in the port."""
+        kept = tables.observations.c
+        query = select(kept.seq, kept.verified, kept.value).where(kept.resource == str(resource), kept.boot_id == boot_id).limit(1)
+        with self._read() as connection:
+            rows = (
+                connection.execute(query.where(kept.seq <= seq).order_by(kept.seq.desc())).first(),
+                connection.execute(query.where(kept.seq > seq).order_by(kept.seq)).first(),
+            )
+        before, after = (None if row is None else _window(row.verified, row.value, resource, boot_id, row.seq) for row in rows)
+        return before, after
 
     def observations(self, since: datetime, resource: ResourceId | None = None) -> Iterator[Observation]:
         """
@@ -79,12 +99,30 @@ class Reports(Transactions):
             with self._read() as connection:
                 rows = connection.execute(query, {"name": name}).all()
             for boot_id, seq, verified, value in rows:
-                window = _WINDOWS.decode(value, name, boot_id, seq)
-                yield window if window.verified is verified else replace(window, verified=verified)
+                yield _window(verified, value, name, boot_id, seq)
+
+    def windows_after(self, points: Sequence[tuple[ResourceId, str, int]], limit: int) -> dict[ResourceId, tuple[Observation, ...]]:
+        """As in the port. One look at a key's end each, in one transaction."""
+        kept = tables.observations.c
+        query = (
+            select(kept.seq, kept.verified, kept.value)
+            .where(kept.resource == bindparam("name"), kept.boot_id == bindparam("boot"), kept.seq > bindparam("last"))
+            .order_by(kept.seq)
+            .limit(limit)
+        )
+        found: dict[ResourceId, tuple[Observation, ...]] = {}
+        if not points:
+            return found
+        with self._read() as connection:
+            for resource, boot, last in points:
+                rows = connection.execute(query, {"name": str(resource), "boot": boot, "last": last}).all()
+                if rows:
+                    found[resource] = tuple(_window(verified, value, resource, boot, seq) for seq, verified, value in rows)
+        return found
 
     def distrust(self, resource: ResourceId, since: datetime) -> None:
         kept = tables.observations
-        with self._write() as connection:
+        with self._write(str(resource)) as connection:
             connection.execute(
                 update(kept)
                 .where(kept.c.resource == str(resource), kept.c.ended_at > micros(since))
@@ -114,8 +152,7 @@ class Reports(Transactions):
 
     def voice(self, resource: ResourceId) -> Voice | None:
         with self._read() as connection:
-            value = connection.scalar(select(tables.voices.c.value).where(tables.voices.c.resource == str(resource)))
-        return None if value is None else _VOICES.decode(value, resource)
+            return _voice(connection, str(resource))
 
     def add_token(self, token: Token, entry: AuditEntry) -> None:
         """Raises StoreError when the id is taken."""
@@ -166,6 +203,16 @@ def _rows(observation: Observation, voice: Voice) -> tuple[dict[str, object], di
         "value": _WINDOWS.encode(observation),
     }
     return window, {"resource": resource, "value": _VOICES.encode(voice)}
+
+
+def _window(verified: bool, value: str, *key: object) -> Observation:
+    window = _WINDOWS.decode(value, *key)
+    return window if window.verified is verified else replace(window, verified=verified)
+
+
+def _voice(connection: Connection, resource: str) -> Voice | None:
+    value = connection.scalar(select(tables.voices.c.value).where(tables.voices.c.resource == resource))
+    return None if value is None else _VOICES.decode(value, resource)
 
 
 def _token(connection: Connection, id: str) -> Token | None:

@@ -34,7 +34,7 @@ class SqlStore(Reports, Inventory, Intentions, Acting, Record):
             with self._read() as connection:
                 source = connection.connection.driver_connection
                 if not isinstance(source, sqlite3.Connection):
-                    raise StoreError(f"{self.where} is not a file of ours: use the database's own backup")
+                    raise StoreError(f"{self.where} is not a file of ours: make the backup with pg_dump or the server's own")
                 _copy(source, target)
         except BaseException:
             target.unlink(missing_ok=True)  # half a copy must not look like one

@@ -3,10 +3,11 @@ The tables: columns are what queries ask for, everything else is one JSON value 
 
 Moments are whole microseconds since 1970 in UTC, so that they compare and sort in every database and none of them has
 to know about zones. A resource or place is its text form. No table is ever rewritten by hand: a change of the columns
-raises SCHEMA and comes with the statements that bring an older file up.
+raises SCHEMA and comes with a revision in migrations/ that brings an older store up.
 """
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, Table, Text
+from sqlalchemy.dialects import postgresql
 
 SCHEMA = 1
 
@@ -15,9 +16,13 @@ metadata = MetaData()
 # SQLite counts up by itself only in a column that is declared INTEGER.
 _COUNTED = BigInteger().with_variant(Integer, "sqlite")
 
+# What is looked for and sorted compares by code point, as SQLite does it: a locale's own order differs between servers, and
+# changes under an index when the system's library is updated.
+_KEY = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+
 
 def _text_key(name: str) -> Column[str]:
-    return Column(name, Text, primary_key=True)
+    return Column(name, _KEY, primary_key=True)
 
 
 def _value() -> Column[str]:
@@ -59,7 +64,7 @@ plans = Table(
     "plans",
     metadata,
     Column("seq", _COUNTED, primary_key=True),
-    Column("id", Text, nullable=False, unique=True),
+    Column("id", _KEY, nullable=False, unique=True),
     _value(),
     sqlite_autoincrement=True,
 )
@@ -74,7 +79,7 @@ lease = Table(
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("epoch", BigInteger, nullable=False),
-    Column("holder", Text, nullable=False),
+    Column("holder", _KEY, nullable=False),
     _moment("expires_at"),
 )
 
@@ -82,10 +87,10 @@ attempts = Table(
     "attempts",
     metadata,
     _text_key("id"),
-    Column("resource", Text, nullable=False),
-    Column("action", Text, nullable=False),
+    Column("resource", _KEY, nullable=False),
+    Column("action", _KEY, nullable=False),
     _moment("intent_at"),
-    Column("outcome", Text),
+    Column("outcome", _KEY),
     _value(),
 )
 Index("attempts_by_action", attempts.c.action, attempts.c.intent_at)
@@ -97,7 +102,7 @@ audit = Table(
     metadata,
     Column("seq", _COUNTED, primary_key=True),
     _moment("at"),
-    Column("resource", Text),
+    Column("resource", _KEY),
     _value(),
     sqlite_autoincrement=True,
 )

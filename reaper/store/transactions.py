@@ -1,11 +1,12 @@
-"""Short transactions on one engine, from many threads and processes at once."""
+"""Short transactions on one engine, from many threads and processes at once, and whether it is still the same database."""
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Insert, Table, select
+from sqlalchemy import Connection, Engine, Insert, Table, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from reaper.errors import StoreError
@@ -13,9 +14,16 @@ from reaper.model.audit import AuditEntry
 from reaper.ports import Lease
 from reaper.store import tables
 from reaper.store.codec import Codec, micros, moment
-from reaper.store.dialect import WRITES, driver_error, explained, insert_new, upsert
+from reaper.store.dialect import Dialect, driver_error, insert_new, upsert
 
 _ENTRIES = Codec("audit", AuditEntry)
+
+
+_SEQ = "reaper_audit_seq"
+"""Where a connection notes the newest audit entry of its transaction."""
+
+_DATABASE = "database"
+"""The fact that tells on which database the last cycle ran."""
 
 
 class Transactions:
@@ -25,12 +33,11 @@ class Transactions:
     ``one_connection``: all threads share one connection (":memory:"), so reads take turns as well.
     """
 
-    def __init__(self, engine: Engine, where: str, *, one_connection: bool = False) -> None:
-        self._engine = engine
-        self._writing = engine.execution_options(**{WRITES: True})
-        self.where = where
-        # Writers of one process queue here: SQLite's own waiting sleeps, up to 100 ms at a time, and is not fair.
-        self._turn = threading.RLock()
+    def __init__(self, engine: Engine, dialect: Dialect, *, one_connection: bool = False) -> None:
+        self._engine, self._dialect = engine, dialect
+        self._reading, self._writing = dialect.engines(engine)
+        self.where = dialect.where
+        self._turn = threading.RLock() if dialect.threads_take_turns else nullcontext()
         self._read_turn = self._turn if one_connection else nullcontext()
         # Text or a number that the database cannot take fails in the driver's own hands, under Python's names.
         self._errors = (SQLAlchemyError, UnicodeEncodeError, OverflowError, driver_error(engine))
@@ -38,18 +45,29 @@ class Transactions:
         kept = [table for table in tables.metadata.sorted_tables if table is not tables.schema]
         self._upserts: dict[str, Insert] = {table.name: upsert(engine, table) for table in kept}
         self._news: dict[str, Insert] = {table.name: insert_new(engine, table) for table in kept}
+        # What this process knows to be in the database: were it gone, that is another database than the one we wrote to.
+        self._known_seq = 0
+        self._known_epoch = 0
 
     @contextmanager
     def _read(self) -> Iterator[Connection]:
         """One snapshot."""
-        with self._read_turn, self._explained(), self._engine.begin() as connection:
+        with self._read_turn, self._explained(), self._reading.begin() as connection:
             yield connection
 
     @contextmanager
-    def _write(self) -> Iterator[Connection]:
-        """One transaction that holds the write lock from its start; any error leaves nothing behind."""
-        with self._turn, self._explained(), self._writing.begin() as connection:
-            yield connection
+    def _write(self, *machines: str) -> Iterator[Connection]:
+        """
+        One transaction that holds up the other writers from its start; any error leaves nothing behind. ``machines``: it writes
+        reports of these and nothing else, and on a server only who does the same waits.
+        """
+        with self._turn, self._explained():
+            with self._writing.begin() as connection:
+                connection.info.pop(_SEQ, None)  # of a transaction that came to nothing
+                self._dialect.take_turn(connection, machines)
+                yield connection
+                written = connection.info.pop(_SEQ, 0)
+            self._known_seq = max(self._known_seq, written)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -58,7 +76,7 @@ class Transactions:
         try:
             yield
         except self._errors as error:
-            raise explained(error, self.where) from error
+            raise self._dialect.explained(error) from error
 
     def _put(self, connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
         if rows:
@@ -74,15 +92,62 @@ class Transactions:
         for entry in entries:
             resource = None if entry.resource is None else str(entry.resource)
             row = {"at": micros(entry.at), "resource": resource, "value": _ENTRIES.encode(entry)}
-            connection.execute(tables.audit.insert(), row)
+            given = connection.execute(tables.audit.insert(), row).inserted_primary_key
+            assert given is not None
+            connection.info[_SEQ] = given[0]
+
+    # --- the same database as before ----------------------------------------------------------------------------------
+
+    def lost_track(self) -> str | None:
+        """As in the port."""
+        with self._read() as connection:
+            return self._strange(connection)
+
+    def keep_track(self) -> None:
+        """As in the port."""
+        with self._read() as connection:
+            told, identity = _fact(connection, _DATABASE), self._dialect.identity(connection)
+            seq, held = connection.scalar(select(func.max(tables.audit.c.seq))), lease_in(connection)
+        if identity is not None and told != identity:
+            with self._write() as connection:
+                self._put(connection, tables.facts, [{"key": _DATABASE, "value": identity}])
+        self._known_seq = seq or 0
+        self._known_epoch = 0 if held is None else held.epoch
+
+    def skew(self, now: datetime) -> timedelta | None:
+        """As in the port."""
+        with self._read() as connection:
+            theirs = self._dialect.now(connection)
+        return None if theirs is None else now - theirs
+
+    def _strange(self, connection: Connection) -> str | None:
+        told = _fact(connection, _DATABASE)
+        identity = self._dialect.identity(connection) if told is not None else None
+        if told is not None and identity is not None and told != identity:
+            return f"the database was restored or another server took over (it was {told} and is {identity})"
+        held = lease_in(connection)
+        epoch = 0 if held is None else held.epoch
+        if epoch < self._known_epoch:
+            return f"the database went back in time: its lease has epoch {epoch}, and {self._known_epoch} was there before"
+        seq = connection.scalar(select(func.max(tables.audit.c.seq))) or 0
+        if seq < self._known_seq:
+            return f"the database went back in time: its audit ends at {seq}, and {self._known_seq} was written before"
+        return None
 
     def close(self) -> None:
         self._closed = True
         self._engine.dispose()
 
 
-def lease_in(connection: Connection) -> Lease | None:
-    """The lease's row in this transaction; None: none was ever taken."""
-    # FOR UPDATE is for databases that write at once; SQLite leaves it out, its writers take turns anyway.
-    row = connection.execute(select(tables.lease).with_for_update()).first()
+def lease_in(connection: Connection, *, to_write: bool = False) -> Lease | None:
+    """
+    The lease's row in this transaction; None: none was ever taken. ``to_write``: nobody changes it until this transaction ends,
+    not even a hand in psql (SQLite leaves that out: its writers take turns anyway).
+    """
+    query = select(tables.lease)
+    row = connection.execute(query.with_for_update() if to_write else query).first()
     return None if row is None else Lease(epoch=row.epoch, holder=row.holder, expires_at=moment(row.expires_at))
+
+
+def _fact(connection: Connection, key: str) -> str | None:
+    return connection.scalar(select(tables.facts.c.value).where(tables.facts.c.key == key))

@@ -324,6 +324,43 @@ def test_beats_that_were_not_looked_at_wait_as_the_next_look_says() -> None:
     assert (ratio(True), ratio(False)) == (0.5, 0.0)
 
 
+def test_beats_that_were_not_looked_at_stay_unknown_where_the_next_look_cannot_say() -> None:
+    """Its GPUs stood low for most of them: they are no quiet beats for that."""
+    skipped, unknown = TreeReading("pid-10", ("GPU-0",), skipped=True), TreeReading("pid-10", ("GPU-0",), False, None, None, 0.0)
+    span = TreeSpan()
+    for tree in (skipped, skipped, unknown) * 4:
+        span = span.add(tree, 0.9)
+
+    assert span.close("pid-10", 60.0).wait_ratio is None
+
+
+def test_beats_after_the_last_look_are_left_out() -> None:
+    waiting, skipped = TreeReading("pid-10", ("GPU-0",), False, True, 1, 0.0), TreeReading("pid-10", ("GPU-0",), skipped=True)
+    span = TreeSpan().add(waiting, 0.5).add(skipped, 0.9).add(skipped, 0.9)
+
+    assert span.close("pid-10", 15.0).wait_ratio == 0.5
+
+
+def test_beat_that_was_not_looked_at_beside_a_gpu_of_unknown_use_is_no_quiet_one() -> None:
+    span = TreeSpan().add(TreeReading("pid-10", ("GPU-0", "GPU-1"), skipped=True), None)
+
+    assert (span.beats, span.known) == (1, 0)
+
+
+def test_tree_that_was_not_seen_whole_has_no_sums_that_read_as_little(tmp_path: Path) -> None:
+    """The kernel keeps no lists of children here, so that its workers may be missing."""
+    proc, source, now = machine(tmp_path)
+    for at_s in (0.0, 5.0, 10.0):
+        now[0] = at_s
+        proc.process(10, io=int(at_s) * MIB, ticks=int(at_s) * 100)
+        (tmp_path / "10" / "task" / "10" / "children").unlink()
+        (tree,) = source.look([GPU]) or ()
+    loader = TreeSpan().add(tree, True).close("pid-10", 5.0)
+
+    assert (tree.on_data_path, loader.wait_ratio, loader.cpu_cores) == (True, 1.0, 1.0)
+    assert (loader.read_bytes, loader.read_calls, loader.called_bytes, loader.write_bytes, loader.worker_cpu_cores, loader.delayed_ratio) == (None,) * 6
+
+
 # --- real processes that really wait ---
 
 WORKERS = """

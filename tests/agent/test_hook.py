@@ -19,11 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent import hook
+from agent.build import OpenWindow
 from agent.datapath import Exact
 from agent.hook import INSIDE_FOR_S, MOST_BYTES, MOST_LATE_S, Datagram, HookedLoaders, Malformed, Socket, Waits, read
-from agent.loader import ProcLoaders, TreeSpan
+from agent.loader import MOST_OFF_GPU, MOST_TREES, ProcLoaders, TreeSpan
 from agent.loader_hook import DATAGRAM, MAGIC
-from agent.readings import GpuReading, Sample, TreeReading
+from agent.readings import GpuReading, GpuSnapshot, Reading, Sample, TreeReading
+from agent.report import Loader
 from tests.agent.doubles import Lines
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -459,7 +461,53 @@ def test_many_talkers_without_gpus_do_not_fill_the_report(door: Socket, log: Lin
     rig = Rig(door, log, TREE)
     rig.hear(*(said(1000.0, 0.0, pid=pid, inside=True) for pid in range(100, 190)))
 
-    assert len(rig.hear()) == 1 + hook.MOST_OFF_GPU
+    assert len(rig.hear()) == 1 + MOST_OFF_GPU
+
+
+ALONE = TreeReading("pid-10", (), exact=(Exact(10, 5.0, 5.0, 1),))
+
+
+def window(*beats: Tuple[TreeReading, ...], ratio: float = 0.0) -> Dict[str, Loader]:
+    """What a report says of the trees of these beats."""
+    filled = OpenWindow(0.0)
+    gpus = (GpuReading("GPU-0", samples=(Sample(0.0, ratio),), processes=1),)
+    for trees in beats:
+        filled.add(Reading(GpuSnapshot(gpus=gpus), trees), 5.0)
+    return {tree.id: tree for tree in filled.loaders(5.0 * len(beats)) or ()}
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["unlisted at the first beat", "unlisted at the last beat"])
+def test_beat_at_which_a_holder_was_not_listed_leaves_its_tree_what_it_is(before: bool) -> None:
+    """What it told meanwhile counts, and it is no process without a GPU for that."""
+    waiting = replace(TREE, on_data_path=True, read_bytes=10, cpu_s=5.0)
+    seen = [(waiting,), (waiting,), (waiting,)]
+    (loader,) = window(*([(ALONE,), *seen] if before else [*seen, (ALONE,)])).values()
+
+    assert loader.off_gpu is None
+    assert (loader.wait_ratio, loader.read_bytes, loader.cpu_cores, loader.exact_wait_ratio) == (1.0, 30, 0.75, 1.0)
+
+
+def test_talkers_without_gpus_that_change_from_beat_to_beat_crowd_out_no_tree_with_a_gpu() -> None:
+    owners = tuple(replace(TREE, id="pid-%d" % pid) for pid in range(1, 60))
+    beats = [(*owners, *(replace(ALONE, id="pid-%d" % pid) for pid in range(1000 + 16 * n, 1016 + 16 * n))) for n in range(4)]
+    told = window(*beats)
+
+    assert len(told) == MOST_TREES
+    assert sum(tree.off_gpu is True for tree in told.values()) == MOST_OFF_GPU
+
+
+def test_most_waiting_and_most_working_stay_where_there_are_too_many() -> None:
+    """By what they told of themselves as well, with a GPU or without; and those of which it is not known."""
+    idle = [replace(TREE, id="pid-%d" % pid) for pid in range(200, 200 + 2 * MOST_TREES)]
+    little = [TreeReading("pid-%d" % pid, (), exact=(Exact(pid, 5.0, 0.5),)) for pid in range(100, 140)]
+    told = window((
+        *idle, *little,
+        replace(TREE, id="pid-900", exact=(Exact(900, 5.0, 4.0),)), replace(ALONE, id="pid-901"), replace(TREE, id="pid-902", cpu_s=20.0),
+        replace(TREE, id="pid-903", on_data_path=None),
+    ))  # fmt: skip
+
+    assert list(told)[:4] == ["pid-903", "pid-902", "pid-901", "pid-900"]
+    assert len(told) == MOST_TREES
 
 
 def test_what_is_dropped_is_said_once_in_the_log(door: Socket, log: Lines) -> None:

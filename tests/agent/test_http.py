@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import gzip
 import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -16,6 +18,8 @@ from agent.http import Connection, HttpError, Response, tls_context
 from agent.sender import Post, takes_gzip
 from tests.agent.doubles import ManualClock
 from tests.agent.doubles import settings as make_settings
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Says:
@@ -151,6 +155,26 @@ def test_authorities_are_looked_up_one_by_one_where_the_system_has_them_so(tmp_p
         assert tls_context(None, whole=True).cert_store_stats() == ssl.create_default_context().cert_store_stats()
 
 
+def test_plain_host_name_loads_no_unicode_tables() -> None:
+    """They would stay in memory for good on every host."""
+    code = (
+        "import socket, sys, threading; from agent.http import Connection, HttpError\n"
+        "server = socket.create_server(('127.0.0.1', 0))\n"
+        "def hang_up():\n"
+        "    for _ in range(2):\n"
+        "        line = server.accept()[0]; line.recv(1); line.close()\n"
+        "thread = threading.Thread(target=hang_up); thread.start()\n"
+        "for scheme in ('http', 'https'):\n"
+        "    try: Connection('%s://localhost:%d' % (scheme, server.getsockname()[1]), 5.0, 5.0).request('GET', '/', {})\n"
+        "    except (OSError, HttpError): print('no answer')\n"
+        "thread.join(); server.close()\n"
+        "print(sorted({'stringprep', 'encodings.idna'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.splitlines() == ["no answer", "no answer", "[]"]
+
+
 class Reply:
     """A door in front of `Post`: keeps bodies and answers by a list of (status, headers)."""
 
@@ -184,12 +208,21 @@ def test_bodies_are_compressed_once_the_reaper_said_that_it_takes_that(tmp_path:
     assert len(door.bodies[2][1]) < len(body) / 5
 
 
-def test_reaper_that_takes_it_no_longer_gets_the_same_report_plain(tmp_path: Path) -> None:
-    post, door = Post(make_settings(tmp_path), ManualClock()), Reply((202, GZIP), (415, {}), (202, {}))
+@pytest.mark.parametrize("refusal", [(415, {}), (415, GZIP), (400, {})], ids=["not_this_coding", "says_so_all_the_same", "knows_of_no_codings"])
+def test_reaper_that_takes_it_no_longer_gets_the_same_report_plain(tmp_path: Path, refusal: Any) -> None:
+    post, door = Post(make_settings(tmp_path), ManualClock()), Reply((202, GZIP), refusal, (202, {}))
     post._connection = door  # type: ignore[assignment]
 
     assert [post(b"{}").kind, post(b"{}").kind] == ["sent", "sent"]
     assert [coding for coding, _ in door.bodies] == [None, "gzip", None]
+
+
+@pytest.mark.parametrize(("status", "said"), [(400, GZIP), (401, {}), (503, {})], ids=["bad_report", "token", "overload"])
+def test_other_refusals_of_a_compressed_report_are_not_asked_for_twice(tmp_path: Path, status: int, said: Any) -> None:
+    post, door = Post(make_settings(tmp_path), ManualClock()), Reply((202, GZIP), (status, said))
+    post._connection = door  # type: ignore[assignment]
+
+    assert [post(b"{}").kind, post(b"{}").kind] == ["sent", "later" if status == 503 else "refused"]
 
 
 @pytest.mark.parametrize(("said", "expected"), [("gzip", True), ("deflate, GZIP", True), ("", False), ("gzipped", False)])

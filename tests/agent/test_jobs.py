@@ -11,10 +11,13 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import pytest
 
+from agent.job_memory import AWAY_S, JobMemory
 from agent.jobs import FORGET_S, LOOK_S, MOST_ENDED_TOLD, MOST_JOBS, MOST_TOLD, Jobs
 from agent.launchers import Launchers, runs_a_script
 from agent.procs import Procs
 from agent.readings import GpuReading, JobReading
+from agent.state import STATUS, write_json
+from tests.agent.doubles import BOOT, Lines
 from tests.agent.fakeproc import DOOR, INIT, LOGIN, SHELL, FakeMachine
 
 JOB = 400
@@ -107,6 +110,157 @@ def test_agent_that_has_only_just_begun_knows_of_no_end(machine: FakeMachine) ->
 
 def test_agent_that_begins_anew_knows_a_living_job_by_the_same_name(watcher: Watcher) -> None:
     assert Watcher(watcher.machine).look() == watcher.look()
+
+
+# --- over a restart of the agent ---
+
+
+@pytest.fixture
+def restart(machine: FakeMachine, tmp_path: Path, log: Lines) -> Any:
+    """Gives an agent with a memory; each next one comes so many seconds after the last look of the one before, in this boot or another."""
+    now_s = [1000.0]
+
+    def made(away_s: float = 3.0, boot: str = BOOT, nobodys: Any = lambda pid: False) -> Watcher:
+        write_json(tmp_path / STATUS, {"boot_id": BOOT, "written_boot_s": now_s[0]}, log)
+        watcher = Watcher(machine, memory=JobMemory(tmp_path, boot, log), nobodys=nobodys)
+        watcher.now_s = now_s[0] + away_s
+        look = watcher.look
+
+        def looks(*arguments: Any, **more: Any) -> Any:
+            told = look(*arguments, **more)
+            now_s[0] = watcher.now_s
+            return told
+
+        watcher.look = looks  # type: ignore[method-assign]
+        return watcher
+
+    return made
+
+
+def test_end_that_was_seen_survives_a_restart_of_the_agent(restart: Any) -> None:
+    first = restart()
+    first.look()
+    end(first)
+    (before,) = [first.after(300.0)]
+    second = restart()
+    second.gpu = []
+
+    assert second.look() == (before,)
+    assert before.ended_s is not None
+    assert before.launcher_known is True
+
+
+def test_job_that_ended_while_the_agent_was_away_has_ended_when_it_came_back(restart: Any) -> None:
+    first = restart()
+    first.look()
+    end(first)
+    second = restart()
+    second.gpu = []
+    (job,) = second.look() or ()
+    back_s = second.now_s
+    late = second.after(65.0)
+
+    assert (job.ended_s, job.launcher_known) == (back_s, None)  # and not before: nobody saw it
+    assert (late.ended_s, late.launcher_known) == (job.ended_s, True)
+
+
+def test_living_job_is_the_same_one_after_a_restart(restart: Any, machine: FakeMachine) -> None:
+    first = restart()
+    (before,) = first.look() or ()
+    machine.process(SHELL, "bash", parent=DOOR, terminal=True, args=("-bash",), born_s=999.0)  # its parent by that number is another one now
+    second = restart()
+
+    assert second.look() == (before,)
+
+
+def test_launcher_that_lives_on_keeps_a_job_over_a_restart_and_its_end_counts_from_when_it_is_seen_to_be_gone(restart: Any, machine: FakeMachine) -> None:
+    machine.process(390, "sweep.sh", args=("/bin/bash", "./sweep.sh"))
+    machine.process(JOB, parent=390)
+    first = restart()
+    first.look()
+    end(first)
+    kept = first.after(300.0)
+    second = restart()
+    second.gpu = []
+    still = second.after(30.0)
+    machine.end(390)
+    third = restart()
+    third.gpu = []
+    (gone,) = third.look() or ()
+
+    assert (kept.launcher, still.launcher) == ("sweep.sh", "sweep.sh")
+    assert (gone.launcher, gone.launcher_known, gone.ended_s) == (None, True, third.now_s)
+
+
+def test_ancestor_outside_its_group_is_remembered_over_a_restart(restart: Any, machine: FakeMachine) -> None:
+    """A launcher in another control group can only be told by who its child was, which nobody can see afterwards."""
+    machine.process(390, "torchrun", cgroup="/system.slice/run-7.scope", session=390)
+    machine.process(JOB, parent=390)
+    first = restart()
+    first.look()
+    end(first)
+    second = restart()
+    second.gpu = []
+
+    assert second.after(120.0).launcher == "torchrun"
+
+
+def test_long_absence_lets_every_end_count_from_now(restart: Any) -> None:
+    """Another job may have run in the same login meanwhile."""
+    first = restart()
+    first.look()
+    end(first)
+    first.after(300.0)
+    second = restart(away_s=AWAY_S + 60.0)
+    second.gpu = []
+    (job,) = second.look() or ()
+
+    assert job.ended_s == second.now_s
+
+
+def test_jobs_of_another_boot_are_not_remembered(restart: Any) -> None:
+    first = restart()
+    first.look()
+    end(first)
+    first.after(300.0)
+    second = restart(boot="another-boot")
+    second.gpu = []
+
+    assert second.look() == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"boot_id": "%s"}' % BOOT, '{"boot_id": "%s", "jobs": [{}, 3, {"key": "k", "label": null}]}' % BOOT, '{"boot_id": "%s", "jobs": {}}' % BOOT],
+)
+def test_memory_of_jobs_that_cannot_be_read_is_none(restart: Any, tmp_path: Path, text: str) -> None:
+    (tmp_path / "jobs.json").write_text(text)
+    watcher = restart()
+    watcher.gpu = []
+
+    assert watcher.look() == ()
+
+
+def test_first_look_without_the_driver_ends_no_living_job(restart: Any) -> None:
+    restart().look()
+    second = restart()
+
+    assert second.look(processes=None) is None
+    assert second.look() == (JobReading("session-3.scope@500"),)
+
+
+def test_memory_of_jobs_is_written_when_something_happens_and_not_at_every_beat(restart: Any, tmp_path: Path) -> None:
+    watcher = restart()
+    watcher.look()
+    written = (tmp_path / "jobs.json").stat().st_mtime_ns
+    for _ in range(20):
+        watcher.look()
+    quiet = (tmp_path / "jobs.json").stat().st_mtime_ns
+    end(watcher)
+    watcher.look()
+
+    assert quiet == written
+    assert (tmp_path / "jobs.json").stat().st_mtime_ns > written
 
 
 # --- launchers ---

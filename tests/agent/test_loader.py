@@ -6,11 +6,13 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import pytest
 
-from agent.loader import FAMILY_EVERY, ProcLoaders, TreeSpan, stood_low
+from agent.families import IN_TURN, Families
+from agent.loader import FAMILY_EVERY, UNSEEN, ProcLoaders, TreeSpan, stood_low
+from agent.procs import Procs, Stat
 from agent.readings import GpuReading, Sample, TreeReading
 
 
@@ -147,13 +149,97 @@ def test_no_holder_is_not_the_same_as_no_list(proc: FakeProc) -> None:
     assert loaders(proc).look([held(processes=None)]) is None
 
 
+def test_process_that_the_driver_counts_and_does_not_name_is_a_tree_of_which_nothing_is_known(proc: FakeProc) -> None:
+    """Beside those that can be looked at, and where no list could be read for one of the GPUs."""
+    proc.process(10)
+    source = loaders(proc)
+
+    assert (source.look([held(10, processes=2)]) or ())[1:] == (TreeReading(UNSEEN, ("GPU-0",)),)
+    assert (source.look([held(10), held(processes=None, uuid="GPU-1")]) or ())[1:] == (TreeReading(UNSEEN, ("GPU-1",)),)
+    assert source.look([held(processes=1)]) == (TreeReading(UNSEEN, ("GPU-0",)),)
+
+
+@pytest.mark.parametrize(("ticks", "expected"), [(100, (None, None, None, 0.0)), (350, (None, True, None, 2.5))], ids=["quiet as far as seen", "computes"])
+def test_kernel_without_lists_of_children_knows_no_quiet_tree(proc: FakeProc, ticks: int, expected: Tuple[object, ...]) -> None:
+    proc.process(10, ticks=100)
+    (proc.root / "10" / "task" / "10" / "children").unlink()
+    source = loaders(proc)
+    source.look([held(10)])
+    proc.process(10, ticks=ticks)
+    (proc.root / "10" / "task" / "10" / "children").unlink()
+    (tree,) = source.look([held(10)]) or ()
+
+    assert (tree.blocked, tree.on_data_path, tree.read_bytes, tree.cpu_s) == expected
+
+
+class Threads:
+    """One process with many threads; ``asked`` counts the lists of children that were read."""
+
+    def __init__(self, count: int) -> None:
+        self.ids, self.asked = list(range(10, 10 + count)), 0
+        self.below: Dict[int, int] = {}  # child and thread
+
+    def threads(self, pid: int) -> Optional[List[int]]:
+        return list(self.ids) if pid == 10 else [pid]
+
+    def children_of_thread(self, pid: int, thread: int) -> Optional[List[int]]:
+        self.asked += 1
+        return [child for child, of in self.below.items() if of == thread]
+
+    def stat(self, pid: int) -> Optional[Stat]:
+        return Stat("python", "S", 10, 10, 10, 0, -1, 0, 1) if pid in self.below else None
+
+
+def test_cost_of_a_process_does_not_grow_with_its_threads() -> None:
+    cost = []
+    for count in (20, 2000):
+        threads = Threads(count)
+        families = Families(threads)  # type: ignore[arg-type]
+        families.of([10])
+        first = threads.asked
+        for _ in range(10):
+            families.of([10])
+        cost.append(threads.asked - first)
+        assert first == count
+
+    assert cost[1] <= cost[0] + 10
+
+
+@pytest.mark.parametrize("thread", [10, 250, 509], ids=["main", "in_the_middle", "last"])
+def test_child_of_any_thread_is_found_and_stays_until_it_ends(thread: int) -> None:
+    threads = Threads(500)
+    families = Families(threads)  # type: ignore[arg-type]
+    families.of([10])
+    threads.below = {9001: thread}
+    looks = 1 + next(n for n in range(500) if 9001 in families.of([10])[10].members)
+    stays = [9001 in families.of([10])[10].members for _ in range(200)]
+    threads.below = {9001: thread, 9002: thread}
+    second = families.of([10])[10].members
+    threads.below = {}
+
+    assert looks <= 500 // IN_TURN + 1
+    assert all(stays)
+    assert second == [10, 9001, 9002]  # a thread that once had a child is asked at every look
+    assert families.of([10])[10] == ([10], True)
+
+
+def test_flood_of_new_threads_is_read_in_part_and_said_to_be() -> None:
+    threads = Threads(10)
+    families = Families(threads)  # type: ignore[arg-type]
+    families.of([10])
+    threads.ids = [10, *range(1000, 1500)]
+    seen = [families.of([10])[10].whole for _ in range(12)]
+
+    assert (seen[0], seen[-1]) == (False, True)
+
+
 def test_a_real_process_and_its_child_are_read() -> None:
     code = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'print(1, flush=True); input()'], stdin=0); p.wait()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()  # the child lives
         source = ProcLoaders()
-        family = source._family(process.pid)
+        family = Families(Procs()).of([process.pid])[process.pid].members
         source.look([held(process.pid)])
         (tree,) = source.look([held(process.pid)]) or ()
         process.communicate(b"\n")
@@ -209,7 +295,7 @@ def test_sums_over_the_window_leave_out_the_first_sight() -> None:
     span = TreeSpan().add(FIRST, True).add(beat(True, True), True).add(beat(True), True)
     loader = span.close("pid-1", 4.0)
 
-    assert (loader.read_bytes, loader.cpu_cores, loader.blocked_ratio) == (20, 0.5, 1 / 3)
+    assert (loader.read_bytes, loader.cpu_cores, loader.blocked_ratio) == (20, 0.5, 0.3333)
 
 
 def test_hole_in_the_sums_makes_them_absent() -> None:

@@ -192,7 +192,7 @@ def test_loader_of_the_window(rig: Any) -> None:
     assert report.loader is not None
     (tree,) = report.loader
     assert (tree.id, tree.wait_ratio, tree.blocked_ratio, tree.read_bytes) == ("pid-7", 1.0, 1.0, 1300)
-    assert tree.cpu_cores == pytest.approx(2.5 * 13 / 60)
+    assert tree.cpu_cores == round(2.5 * 13 / 60, 4)
 
 
 def test_no_holder_is_an_empty_list_and_no_look_is_none(rig: Any) -> None:
@@ -358,6 +358,21 @@ def test_end_hands_over_the_window_begun(tmp_path: Path) -> None:
     run_loop(make_settings(tmp_path), ScriptedGpus(script), ScriptedHost(), stop, outbox=out, boot_id=BOOT, clock=Clock(), log=Lines())
 
     assert [(r.window_s, r.gpus[0].peak_ratio) for r in out.reports] == [(20.0, 0.5)]
+
+
+def test_tidying_follows_each_window(tmp_path: Path) -> None:
+    stop, told = threading.Event(), []  # type: Tuple[threading.Event, List[int]]
+
+    class Clock(ManualClock):
+        def wait(self, event: threading.Event, for_s: float) -> bool:
+            return super().wait(event, for_s) if event is stop else event.wait(5.0)
+
+    run_loop(
+        make_settings(tmp_path), ScriptedGpus(lambda: GpuSnapshot(count=0)), ScriptedHost(), stop, outbox=KeptReports(), boot_id=BOOT, clock=Clock(),
+        log=Lines(), windows=3, tidy=told.append,
+    )  # fmt: skip
+
+    assert told == [1, 2, 3]
 
 
 def test_memory_is_not_written_when_nothing_changed(rig: Any, tmp_path: Path, log: Lines) -> None:

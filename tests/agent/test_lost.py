@@ -206,6 +206,21 @@ def test_work_that_began_after_the_last_look_is_told_by_the_window_that_the_shut
     assert [one.lost for one in again.reports] == [Lost(BOOT, "1 of 1 GPUs computed, GPU-0 at 80%", 0.8), None, None]
 
 
+def test_work_that_began_after_the_last_beat_is_seen_at_the_end(boots: Any) -> None:
+    out = Announced()
+    loop, clock = boots(BOOT, lambda at: 0.8 if at > 1091.0 else 0.0, out)
+    live(loop, clock, 90.0)
+    clock.now_s = 1094.0
+    loop.end(hand_over=True)
+
+    again = Announced()
+    loop, clock = boots(NEXT, lambda at: 0.0, again)
+    live(loop, clock, 60.0)
+
+    assert [one.gpus[0].peak_ratio for one in out.reports] == [0.0, 0.8]
+    assert again.reports[0].lost == Lost(BOOT, "1 of 1 GPUs computed, GPU-0 at 80%", 0.8)
+
+
 def test_machine_that_is_idle_to_its_end_tells_of_no_lost_work(boots: Any) -> None:
     loop, clock = boots(BOOT, lambda at: 0.8 if at < 1030.0 else 0.0, Announced())
     live(loop, clock, 130.0)

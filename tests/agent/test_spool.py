@@ -122,9 +122,10 @@ def test_spool_is_bounded_and_keeps_the_newest(tmp_path_factory: pytest.TempPath
                 expected.remove(min(expected))
             expected.add(seq)
         elif expected:
-            path, oldest = kept.batch(1)[0]
-            kept.remove(path)
+            _, oldest = kept.batch(1)[0]
+            kept.remove(oldest.seq)
             expected.remove(oldest.seq)
 
         assert len(kept) <= most
+        assert kept.size_bytes == sum(file.stat().st_size for file in folder.iterdir())
         assert set(seqs(kept)) == expected

@@ -80,11 +80,28 @@ def test_loaded_model_that_wakes_the_gpu_is_not_work() -> None:
     assert not believed(card.window(250.0, processes=1, mem=20 << 30))
 
 
-def test_figure_above_zero_is_never_doubted() -> None:
+def test_next_to_no_use_at_the_power_of_work_is_not_believed_either() -> None:
+    """What counts as idle is not only the zero: a driver that says one percent of a GPU that works lets it go as well."""
+    card = Card()
+    card.window(60.0)
+    doubted = card.window(350.0, ratio=0.01)
+
+    assert not believed(doubted)
+    assert doubted.trouble == "utilisation 1% not believed: drew 350 W, at rest 60 W"
+
+
+def test_next_to_no_use_wakes_a_gpu_and_is_believed() -> None:
     card = Card()
     card.window(60.0)
 
-    assert card.window(350.0, ratio=0.01).peak_ratio == 0.01
+    assert card.window(120.0, ratio=0.03).peak_ratio == 0.03
+
+
+def test_use_is_never_doubted() -> None:
+    card = Card()
+    card.window(60.0)
+
+    assert card.window(350.0, ratio=0.06).peak_ratio == 0.06
 
 
 def test_gpu_without_an_energy_counter_is_never_doubted() -> None:

@@ -1,10 +1,11 @@
 """
 The agent's own tests under the other Pythons of this machine: hosts run it on whatever they have, from 3.9 on.
 
-A Python that lacks the packages gets a virtual environment of its own, if they can be had within a minute. What is not
-there is skipped, by name.
+A Python that lacks the packages gets a virtual environment of its own, kept in the user's cache for the next run, if they
+can be had within a minute. What is not there is skipped, by name. The Python that runs this runs those tests anyway.
 """
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -15,8 +16,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSIONS = ("3.9", "3.11", "3.13")
-PACKAGES = ("nvidia-ml-py", "tomli", "pytest", "hypothesis", "nvidia-nvml-dev")
-NEEDED = "import pynvml, pytest, hypothesis, sys; sys.version_info >= (3, 11) or __import__('tomli')"
+PACKAGES = ("nvidia-ml-py", "psutil", "structlog", "tomli", "pytest", "hypothesis", "nvidia-nvml-dev")
+NEEDED = "import nvidia, psutil, pynvml, structlog, pytest, hypothesis, sys; sys.version_info >= (3, 11) or __import__('tomli')"
 INSTALL_WITHIN_S = 60
 OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -37,13 +38,22 @@ def says(interpreter: str, code: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def equipped(interpreter: str, folder: Path) -> str | None:
-    """The interpreter, or one of a new environment with the packages; None when they cannot be had."""
-    if says(interpreter, NEEDED) is not None and says(interpreter, "import nvidia") is not None:
+def kept(interpreter: str) -> Path:
+    """Where the environment for it lives between runs: another one for another interpreter or set of packages."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "idle-reaper-tests" / hashlib.sha256(" ".join((interpreter, *PACKAGES)).encode()).hexdigest()[:16]
+
+
+def equipped(interpreter: str) -> str | None:
+    """The interpreter, or one of an environment with the packages; None when they cannot be had."""
+    if says(interpreter, NEEDED) is not None:
         return interpreter
+    folder = kept(interpreter)
     made = folder / "bin" / "python"
+    if made.exists() and says(str(made), NEEDED) is not None:
+        return str(made)
     try:
-        subprocess.run([interpreter, "-m", "venv", str(folder)], capture_output=True, check=True, timeout=INSTALL_WITHIN_S)
+        subprocess.run([interpreter, "-m", "venv", "--clear", str(folder)], capture_output=True, check=True, timeout=INSTALL_WITHIN_S)
         line = [str(made), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES]
         subprocess.run(line, capture_output=True, check=True, timeout=INSTALL_WITHIN_S)
     except (OSError, subprocess.SubprocessError):
@@ -56,7 +66,7 @@ def test_agents_tests_pass_on(version: str, tmp_path: Path) -> None:
     base = python(version)
     if base is None:
         pytest.skip(f"Python {version} is not here")
-    interpreter = equipped(base, tmp_path / "venv")
+    interpreter = equipped(base)
     if interpreter is None:
         pytest.skip(f"Python {version} is not here with what the tests need, and it cannot be had")
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON", "REAPER_AGENT_"))}

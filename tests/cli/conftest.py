@@ -173,5 +173,5 @@ def room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Room]:
 
 @pytest.fixture(autouse=True)
 def _nobody_elses_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("REAPER_CONFIG", "REAPER_STATE", "COLUMNS", "FORCE_COLOR", "NO_COLOR"):
+    for name in ("REAPER_CONFIG", "REAPER_STATE", "REAPER_STORE", "COLUMNS", "FORCE_COLOR", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)

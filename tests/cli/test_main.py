@@ -157,7 +157,7 @@ def test_common_options_may_stand_before_or_after_a_commands_own_verb() -> None:
         args = parser.parse_args(words)
 
         assert (args.json, args.state, args.verb) == (True, "s", "list")
-    assert parser.parse_args(["list"]) == argparse.Namespace(verb="list", json=False, state=None, config=None, log_level=None, verbose=0)
+    assert parser.parse_args(["list"]) == argparse.Namespace(verb="list", json=False, state=None, store=None, config=None, log_level=None, verbose=0)
 
 
 def test_the_state_is_where_the_environment_says_else_the_systems_else_ones_own(tmp_path: Path) -> None:

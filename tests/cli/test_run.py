@@ -144,6 +144,50 @@ def test_a_certificate_needs_its_key(room: Room) -> None:
     assert room.reaper("run", "--once", "--tls-cert", "x").code == 2
 
 
+@pytest.mark.parametrize("role", ["ingest", "control"])
+@pytest.mark.parametrize("store", [None, "sqlite:////tmp/state.db"], ids=["the usual file", "a file by its URL"])
+def test_a_role_needs_a_store_that_processes_elsewhere_can_share(room: Room, role: str, store: str | None) -> None:
+    answer = room.reaper("run", "--role", role, *(["--store", store] if store is not None else []))
+
+    assert answer.code == 2
+    assert f"--role {role} shares its store" in answer.err
+    assert "postgresql://USER@HOST/DATABASE" in answer.err
+
+
+def test_a_door_runs_no_cycle(room: Room) -> None:
+    answer = room.reaper("run", "--role", "ingest", "--once", "--store", "postgresql://nobody@/none")
+
+    assert answer.code == 2
+    assert "--once runs a cycle" in answer.err
+
+
+def test_a_database_that_cannot_be_reached_ends_the_start_in_one_line_without_its_password(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REAPER_STORE", "postgresql://reaper:s3cret@127.0.0.1:1/reaper")
+    for words in (["run", "--role", "ingest"], ["run", "--role", "control", "--once"], ["audit"], ["token", "list"]):
+        answer = room.reaper(*words)
+
+        assert answer.code == 1
+        assert "postgresql://reaper@127.0.0.1:1/reaper cannot be reached" in answer.err.splitlines()[-1]
+        assert "s3cret" not in answer.out + answer.err
+
+
+def test_every_command_works_on_a_database(room: Room, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REAPER_STORE", database)
+    made = room.machine()
+    issued = room.reaper("token", "issue", str(made.id), "--json").json
+    once = room.reaper("run", "--once", "--role", "control", "--json")
+
+    assert once.code == 0
+    assert [m["resource"] for m in once.json["machines"]] == [str(made.id)]
+    assert room.reaper("token", "list", "--json").json["tokens"][0]["id"] == issued["id"]
+    assert room.reaper("plan", "--json").code in (0, 3)
+    assert room.reaper("snooze", str(made.id), "--for", "1h", "--reason", "demo").code == 0
+    assert room.reaper("why", str(made.id)).code == 0
+    assert "demo" in room.reaper("audit").out
+    assert room.reaper("inventory").code == 0
+    assert not (room.state / "state.db").exists()
+
+
 @pytest.mark.parametrize(("host", "is_it"), [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("10.0.0.1", False)])
 def test_what_is_loopback(host: str, is_it: bool) -> None:
     assert loopback(host) is is_it

@@ -48,6 +48,14 @@ def test_node_that_waits_at_a_barrier_is_kept_by_the_one_that_loads():
     assert decide(still, NOW).verdict is not Verdict.ACT
 
 
+@pytest.mark.parametrize("gpus", [HELD, (gpu(processes=None),), (gpu(), gpu("GPU-1", processes=None))], ids=["held", "not known", "one of two not known"])
+@pytest.mark.parametrize("told", [0.0, 0.2])
+def test_process_without_a_gpu_speaks_for_no_gpus_owner(gpus, told):
+    given = seen(gpus=gpus, loaders=(loader("pid-9", None, None, exact=told, off_gpu=True),))
+
+    assert decide(given, NOW).verdict is not Verdict.ACT
+
+
 @pytest.mark.parametrize("unreadable", [loader(wait=None, cpu_cores=0.0), loader(wait=0.0, cpu_cores=None), loader(wait=None, cpu_cores=None, exact=0.0)])
 def test_data_path_that_cannot_be_read_is_not_a_quiet_one(unreadable):
     given = seen(gpus=HELD, loaders=(unreadable,))

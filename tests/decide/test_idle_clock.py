@@ -324,8 +324,12 @@ def test_host_figure_that_is_absent_is_not_covered(figure):
         (2, (LoaderWindow("a"),), 0.5),
         (2, (LoaderWindow("a", 0.0, 0.0), LoaderWindow("b", None, 0.0)), 0.5),
         (2, (LoaderWindow("a", 0.0, 0.0),), 1.0),
+        (None, (LoaderWindow("a", 0.0, 0.0),), 0.5),
     ],
-    ids=["nobody there", "nobody, looked", "owned, not looked", "not known who", "owned, nobody found", "unreadable", "one unreadable", "readable"],
+    ids=[
+        "nobody there", "nobody, looked", "owned, not looked", "not known who", "owned, nobody found", "unreadable", "one unreadable", "readable",
+        "the readable tree may not be the only one",
+    ],
 )  # fmt: skip
 def test_data_wait_has_to_be_readable_where_a_process_holds_a_gpu(processes, loaders, share):
     windows = [*minutes(1, 2, 3, 4, 5), *minutes(6, 7, 8, 9, 10, gpus=(gpu(processes=processes),), loaders=loaders)]

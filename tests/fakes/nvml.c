@@ -19,6 +19,9 @@
  *   gpu G slice USED_MIB TOTAL_MIB  one more MIG instance; its place among them is its number S
  *   gpu G sliceproc S PID MIB     one more process on instance S
  *   gpu G graphics PID            one more process that draws
+ *   gpu G rate PERCENT            the rate of now, where it is not what the sample buffer says
+ *   gpu G migmax N                how many instances there is room for (default 7)
+ *   gpu G reset N                 it was reset so often: lost to any session that was opened before the last time
  *   gpu G buffer 0|1              0: no sample buffer on this product
  *   gpu G memv2 0|1               0: only the old memory call
  *   err G FUNCTION CODE           that call on that GPU fails; FUNCTION is the C name, G may be *
@@ -39,7 +42,7 @@ enum { MOST_GPUS = 16, MOST_PROCS = 16, MOST_SLICES = 8, MOST_RULES = 128, SAMPL
 typedef struct {
     unsigned util, power;
     unsigned long long used_mib, total_mib, energy;
-    int mig, buffer, memv2, procs, slices, draws;
+    int mig, buffer, memv2, procs, slices, draws, rate, migmax, reset;
     unsigned pid[MOST_PROCS], draw_pid[MOST_PROCS];
     long long proc_mib[MOST_PROCS];
     struct {
@@ -65,7 +68,7 @@ typedef struct {
 
 static World world;
 static struct stat read_as;
-static int is_read, sessions;
+static int is_read, sessions, reset_at_init[MOST_GPUS];
 static char handles[MOST_GPUS * (1 + MOST_SLICES)]; /* GPU i's handle is the address of handles[i]; then come the slices */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -77,6 +80,9 @@ static void set_gpu(Gpu *g, const char *line) {
     if (sscanf(line, "power %u", &g->power) == 1) return;
     if (sscanf(line, "energy %llu", &g->energy) == 1) return;
     if (sscanf(line, "mig %d", &g->mig) == 1) return;
+    if (sscanf(line, "rate %d", &g->rate) == 1) return;
+    if (sscanf(line, "migmax %d", &g->migmax) == 1) return;
+    if (sscanf(line, "reset %d", &g->reset) == 1) return;
     if (sscanf(line, "buffer %d", &g->buffer) == 1) return;
     if (sscanf(line, "memv2 %d", &g->memv2) == 1) return;
     if (sscanf(line, "name %95[^\n]", g->name) == 1) return;
@@ -146,7 +152,8 @@ static void look(void) {
         g->power = 60000;
         g->energy = 1000000;
         g->total_mib = 81920;
-        g->mig = -1;
+        g->mig = g->rate = -1;
+        g->migmax = 7;
         g->buffer = g->memv2 = 1;
         strcpy(g->name, "NVIDIA H100 80GB HBM3");
     }
@@ -199,6 +206,7 @@ static nvmlReturn_t text(char *out, unsigned room, const char *value) {
     nvmlReturn_t code_ = begin(__func__, index_, 1);                                        \
     if (code_ != NVML_SUCCESS) return code_;                                                \
     Gpu *g = &world.gpu[index_];                                                            \
+    if (g->reset != reset_at_init[index_]) return end(NVML_ERROR_GPU_IS_LOST);              \
     (void)g
 
 nvmlReturn_t nvmlInitWithFlags(unsigned int flags) {
@@ -206,7 +214,8 @@ nvmlReturn_t nvmlInitWithFlags(unsigned int flags) {
     nvmlReturn_t code = begin(__func__, -1, 0);
     if (code != NVML_SUCCESS) return code;
     if (world.init) return end((nvmlReturn_t)world.init);
-    sessions++;
+    if (!sessions++)
+        for (int i = 0; i < MOST_GPUS; i++) reset_at_init[i] = world.gpu[i].reset;
     return end(NVML_SUCCESS);
 }
 
@@ -267,7 +276,7 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int len
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *rates) {
     DEVICE();
     if (g->mig == 1) return end(NVML_ERROR_NOT_SUPPORTED);
-    rates->gpu = g->util;
+    rates->gpu = g->rate >= 0 ? (unsigned)g->rate : g->util;
     rates->memory = 0;
     return end(NVML_SUCCESS);
 }
@@ -372,7 +381,7 @@ nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, un
 
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count) {
     DEVICE();
-    *count = g->mig < 0 ? 0 : 7;
+    *count = g->mig < 0 ? 0 : (unsigned)g->migmax;
     return end(NVML_SUCCESS);
 }
 

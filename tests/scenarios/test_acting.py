@@ -66,6 +66,8 @@ LAST_MOMENT: list[tuple[str, Callable[[World], None]]] = [
     ("somebody snoozed it", lambda w: snooze_it(w)),
     ("a job began and was reported", lambda w: begin_job(w)),
     ("our clock is off the cloud's", lambda w: setattr(w.cloud, "off_by", timedelta(minutes=2))),
+    ("our clock is off the database's", lambda w: setattr(w.store, "skew", lambda now: timedelta(seconds=-31))),
+    ("an older database took the place of ours", lambda w: setattr(w.store, "_known_seq", 10**9)),
     ("the cloud's time is not known", lambda w: setattr(w.cloud, "off_by", None)),
     ("the kill switch was pulled", lambda w: (w.state / BRAKE).write_text("incident 12") and None),
 ]  # fmt: skip

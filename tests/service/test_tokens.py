@@ -123,7 +123,7 @@ class Cli:
         command.add_arguments(self.parser)
 
     def __call__(self, *words):
-        code = command.run(self.parser.parse_args(words, Namespace(state=self.folder)))
+        code = command.run(self.parser.parse_args(words, Namespace(state=self.folder, store=None)))
         return code, self.capsys.readouterr().out.splitlines()
 
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from sqlalchemy import text
 
 from reaper.errors import BudgetSpent, LeaseLost, StoreError
 from reaper.model.audit import AuditKind
@@ -580,11 +581,14 @@ def test_the_audit_is_asked_by_machine_moment_and_place(store):
         "UPDATE audit SET value = '{}'",
         "DELETE FROM audit",
         "DELETE FROM audit WHERE seq = 1",
-        "INSERT OR REPLACE INTO audit (seq, at, value) VALUES (1, 0, '{}')",
+        "INSERT INTO audit (seq, at, value) VALUES (1, 0, '{}') ON CONFLICT (seq) DO UPDATE SET value = '{}'",
+        {"sqlite": "INSERT OR REPLACE INTO audit (seq, at, value) VALUES (1, 0, '{}')", "postgresql": "TRUNCATE audit"},
     ],
 )
 def test_the_audit_cannot_be_altered_through_the_connection(store, statement):
     store.append_audit(entry("one"))
+    if isinstance(statement, dict):
+        statement = statement[store._engine.dialect.name]
 
     with pytest.raises(StoreError, match="append-only"), store._write() as connection:
         connection.exec_driver_sql(statement)
@@ -634,7 +638,7 @@ def test_a_row_that_cannot_be_read_is_an_error_that_names_it_never_a_default(sto
     store.add_approval(approval(), entry())
     read(store)
     with store._write() as connection:
-        connection.exec_driver_sql(f"UPDATE {table} SET value = ?", (value,))
+        connection.execute(text(f"UPDATE {table} SET value = :value"), {"value": value})
 
     with pytest.raises(StoreError, match=f"the row .*(i-01|s1|a1|t1|p1|ok1|eu-west-1).* of {table} cannot be read"):
         read(store)
@@ -643,7 +647,7 @@ def test_a_row_that_cannot_be_read_is_an_error_that_names_it_never_a_default(sto
 def test_a_member_that_a_newer_version_added_is_passed_over(store):
     store.save_marks([mark()], [], [])
     with store._write() as connection:
-        connection.exec_driver_sql("""UPDATE marks SET value = replace(value, '{"resource"', '{"new":1,"resource"')""")
+        connection.execute(text("""UPDATE marks SET value = replace(value, '{"resource"', '{"new"\\:1,"resource"')"""))
 
     assert store.marks() == {(ONE, Action.STOP): mark()}
 

@@ -24,6 +24,9 @@ def starved(facts: Facts, now: datetime) -> Finding | None:
     owned = any(gpu.processes != 0 for gpu in newest.gpus)
     if owned and all(tree.off_gpu for tree in newest.loaders or ()):
         return hold(NAME, "a process may hold a GPU and its data wait is not readable", age=age, change="rights to read /proc/PID/io")
+    unlisted = next((gpu.uuid for gpu in newest.gpus if gpu.processes is None), None) if newest.loaders else None
+    if unlisted is not None:
+        return hold(NAME, f"who holds {unlisted} is not readable, and the data wait seen may be another GPU's", age=age, change="a process list of every GPU")
     for tree in newest.loaders or ():
         wait = tree.waited
         if wait is not None and wait >= policy.starved_above:

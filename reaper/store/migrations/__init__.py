@@ -1,0 +1,1 @@
+"""Alembic's folder: the revisions that make a store and bring an older one up. store/migrate.py runs them."""
