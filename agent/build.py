@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from agent.loader import LOW_RATIO, MOST_TREES, UNSEEN, TreeSpan, stood_low
+from agent.loader import LOW_RATIO, MOST_OFF_GPU, MOST_TREES, UNSEEN, TreeSpan, low_share
 from agent.readings import GpuReading, HostReading, JobReading, Reading
 from agent.report import MAX_ITEMS, MAX_TEXT, Gpu, Holder, Host, Job, Loader, Person, Slice, Totals
 from agent.window import Span
@@ -56,7 +56,7 @@ class OpenWindow:
             return
         self._looks += 1
         for tree in reading.trees:
-            low = stood_low(tree.gpus, gpus)
+            low = low_share(tree.gpus, gpus)
             self._trees[tree.id] = self._trees.get(tree.id, TreeSpan()).add(tree, low)
 
     def next_spans(self) -> Dict[str, Span]:
@@ -115,7 +115,10 @@ class OpenWindow:
         trees = {name: span for name, span in self._trees.items() if name != UNSEEN or 2 * span.beats >= self._looks}
         all_of_them: List[Loader] = [span.close(words(name) or "?", window_s) for name, span in trees.items()]
         all_of_them.sort(key=lambda tree: (-_matters(tree), tree.id))
-        return tuple(all_of_them[:MOST_TREES])
+        # Those without a GPU change from beat to beat: were there many, none with a GPU would be left.
+        alone = [tree for tree in all_of_them if tree.off_gpu][:MOST_OFF_GPU]
+        owners = [tree for tree in all_of_them if not tree.off_gpu][: MOST_TREES - len(alone)]
+        return tuple(sorted(owners + alone, key=lambda tree: (-_matters(tree), tree.id)))
 
 
 def _gpu(reading: GpuReading, span: Span, trouble: Optional[str], holders: Optional[Tuple[Holder, ...]]) -> Gpu:
@@ -143,10 +146,16 @@ def _most(before: Optional[int], now: Optional[int]) -> Optional[int]:
 
 
 def _matters(tree: Loader) -> float:
-    """How much a tree speaks for work: its wait (a share) or its CPU (cores), whichever is more; not known is the most."""
+    """
+    How much a tree speaks for work: its wait (a share, also as it told it) or its CPU (cores), whichever is most; not known
+    is the most. Of one without a GPU only what it told can be known.
+    """
+    told = tree.exact_wait_ratio if tree.exact_wait_ratio is not None else 0.0
+    if tree.off_gpu:
+        return told
     if tree.wait_ratio is None or tree.cpu_cores is None:
         return math.inf
-    return max(tree.wait_ratio, tree.cpu_cores)
+    return max(tree.wait_ratio, tree.cpu_cores, told)
 
 
 def _slices(slices: Optional[Tuple[Slice, ...]]) -> Optional[Tuple[Slice, ...]]:

@@ -69,6 +69,7 @@ class Settings:
     spool_reports: int = 1500  # a day of minutes
     spool_mib: int = 16
     nobodys_work: Tuple[str, ...] = NOBODYS_WORK
+    hook_socket: Optional[Path] = Path("/run/reaper-agent/hook.sock")  # where jobs tell of their waiting; None: nowhere
     metrics_listen: Optional[Tuple[str, int]] = None  # a loopback address and port for Prometheus; None: not served
 
 
@@ -115,6 +116,10 @@ def _path(value: Any) -> Path:
     if not path.is_absolute():
         raise _Bad("is %s; write the full path, from / on" % path)
     return path
+
+
+def _socket(value: Any) -> Optional[Path]:
+    return None if value == "off" else _path(value)
 
 
 def _seconds(low: float, high: float) -> Callable[[Any], float]:
@@ -182,6 +187,7 @@ _KEYS: Mapping[str, Tuple[str, Callable[[Any], Any]]] = {
     "spool_reports": ("spool_reports", _count(1, 100_000)),
     "spool_mib": ("spool_mib", _count(1, 1024)),
     "nobodys_work": ("nobodys_work", _names),
+    "hook_socket": ("hook_socket", _socket),
     "metrics_listen": ("metrics_listen", _loopback),
 }
 

@@ -36,10 +36,24 @@ class Stat(NamedTuple):
     foreground: int  # the process group in the foreground of its terminal, -1: none
     ticks: int
     born: int
+    delayed: Optional[int] = None  # ticks of waiting for block devices; 0 for ever where the kernel does not account it
 
     @property
     def lives(self) -> bool:
         return self.state not in ("Z", "X", "x")
+
+
+class Io(NamedTuple):
+    """Counters of /proc/PID/io; see proc_pid_io(5). ``called`` and ``put``: bytes through read and write calls, whatever is behind them."""
+
+    called: Optional[int] = None
+    put: Optional[int] = None
+    read_calls: Optional[int] = None
+    read_bytes: Optional[int] = None
+    write_bytes: Optional[int] = None
+
+
+_IO = {"rchar:": "called", "wchar:": "put", "syscr:": "read_calls", "read_bytes:": "read_bytes", "write_bytes:": "write_bytes"}
 
 
 class Group(NamedTuple):
@@ -66,7 +80,8 @@ class Procs:
         try:
             parent, group, session, terminal, foreground = (int(rest[n]) for n in (1, 2, 3, 4, 5))
             ticks, born = int(rest[11]) + int(rest[12]), int(rest[19])
-            return Stat(text[begin + 1 : end], rest[0], parent, group, session, terminal, foreground, ticks, born)
+            delayed = int(rest[39]) if len(rest) > 39 else None
+            return Stat(text[begin + 1 : end], rest[0], parent, group, session, terminal, foreground, ticks, born, delayed)
         except (IndexError, ValueError):
             return None
 
@@ -110,6 +125,13 @@ class Procs:
         begin = text.find("\nread_bytes:")
         value = text[begin + 12 :].split("\n", 1)[0].strip() if begin >= 0 else ""
         return int(value) if value.isdigit() else None
+
+    def io(self, pid: int) -> Io:
+        """What it read and wrote. All None: not allowed to look (another user's process) or gone."""
+        words = (self.text("%d/io" % pid) or "").split()
+        if len(words) == 14 and words[8] == "read_bytes:":  # as every kernel writes it; asked of every process of a tree
+            return Io(int(words[1]), int(words[3]), int(words[5]), int(words[9]), int(words[11]))
+        return Io(**{_IO[name]: int(value) for name, value in zip(words[::2], words[1::2]) if name in _IO and value.isdigit()})
 
     def pids(self) -> Optional[List[int]]:
         """All that are shown. None when the list is hidden from us (`hidepid`): then none could be found in it."""

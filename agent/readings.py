@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
 
+from agent.datapath import Evidence, Exact
 from agent.report import Disk, Holder, Person, Slice, Value
 
 # The words of `Sampler.state` on the wire. Whatever is not "ok" or "no-gpu" means that GPU figures are not known.
@@ -27,13 +28,14 @@ class Sample(NamedTuple):
     """
     Utilisation, shares 0..1: ``ratio`` is the highest of ``number`` samples of the driver
     and ``total`` their sum (None: ``number`` times ``ratio``); the last of them was taken
-    at ``at_s`` (boot clock), and none before the `Sample` before it.
+    at ``at_s`` (boot clock), and none before the `Sample` before it. ``low``: how many of them stood low (None: all or none, as ``ratio`` does).
     """
 
     at_s: float
     ratio: float
     number: int = 1
     total: Optional[float] = None
+    low: Optional[int] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,6 +87,8 @@ class TreeReading(Value):
     bytes. ``read_bytes`` and ``cpu_s`` are what was added since it was last looked at; None
     at the first sight and where /proc would not say. ``skipped``: its GPUs worked, so it
     did not wait, and /proc was not read; the next look brings what was added meanwhile.
+    ``evidence``: what ``on_data_path`` was decided by; None at the first sight. ``members``: its processes, the holder first.
+    ``exact``: what processes of it told themselves (`agent.loader_hook`). A tree without GPUs is of one that told of itself.
     """
 
     id: str
@@ -94,6 +98,9 @@ class TreeReading(Value):
     read_bytes: Optional[int] = None
     cpu_s: Optional[float] = None
     skipped: bool = False
+    evidence: Optional[Evidence] = field(default=None, compare=False)
+    members: Tuple[int, ...] = field(default=(), compare=False)
+    exact: Tuple[Exact, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -55,17 +55,22 @@ class Value:
     """
     A frozen dataclass of ours compares, hashes and shows itself with these. Left to itself
     `dataclass` compiles three functions more for each of thirty classes, which every start
-    of every agent pays for.
+    of every agent pays for. Fields with ``compare=False`` are left out, as there.
     """
 
     def __eq__(self, other: object) -> bool:
-        return vars(self) == vars(other) if type(self) is type(other) else NotImplemented
+        return _compared(self) == _compared(other) if type(self) is type(other) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(tuple(vars(self).values()))
+        return hash(tuple(_compared(self).values()))
 
     def __repr__(self) -> str:
         return "%s(%s)" % (type(self).__name__, ", ".join("%s=%r" % pair for pair in vars(self).items()))
+
+
+def _compared(value: Any) -> Dict[str, Any]:
+    fields = value.__dataclass_fields__
+    return {name: item for name, item in vars(value).items() if fields[name].compare}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -152,6 +157,14 @@ class Loader(Value):
     ``wait_ratio``: share of the window in which its GPUs stood low *and* the tree
     was on the data path (state D, or bytes read). ``cpu_cores``: CPU seconds per
     second of the tree (1.0 is one core). Absent when unreadable.
+
+    The evidence beside it, summed or as a share of the time the tree was looked at: ``called_bytes`` through read calls,
+    ``worker_cpu_cores`` of the processes below the holder, ``delayed_ratio`` waiting for block devices (processes together,
+    1 at most) where the kernel accounts it, ``io_pressure_ratio`` of its control group; ``host_``: of the machine.
+
+    ``exact_wait_ratio``: what the job itself measured, over ``exact_s`` seconds up to the window's end (more than the window
+    where it was told late), with so many ``batches``; absent where it told nothing. ``off_gpu``: it told of itself and was
+    seen on no GPU at any beat, so nothing else is known of it.
     """
 
     id: str
@@ -159,6 +172,18 @@ class Loader(Value):
     blocked_ratio: Optional[float] = None
     read_bytes: Optional[int] = None
     cpu_cores: Optional[float] = None
+    read_calls: Optional[int] = None
+    called_bytes: Optional[int] = None
+    write_bytes: Optional[int] = None
+    worker_cpu_cores: Optional[float] = None
+    delayed_ratio: Optional[float] = None
+    io_pressure_ratio: Optional[float] = None
+    host_io_pressure_ratio: Optional[float] = None
+    host_received_bytes_per_s: Optional[float] = None
+    exact_wait_ratio: Optional[float] = None
+    exact_s: Optional[float] = None
+    batches: Optional[int] = None
+    off_gpu: Optional[bool] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -450,9 +475,14 @@ _GPU = _object(
 )  # fmt: skip
 _LOADER = _object(
     Loader,
-    {"id": _text, "wait_ratio": _RATIO, "blocked_ratio": _RATIO, "read_bytes": _BYTES, "cpu_cores": _number(0.0, 1e5)},
+    {
+        "id": _text, "wait_ratio": _RATIO, "blocked_ratio": _RATIO, "read_bytes": _BYTES, "cpu_cores": _number(0.0, 1e5), "read_calls": _BYTES,
+        "called_bytes": _BYTES, "write_bytes": _BYTES, "worker_cpu_cores": _number(0.0, 1e5), "delayed_ratio": _RATIO, "io_pressure_ratio": _RATIO,
+        "host_io_pressure_ratio": _RATIO, "host_received_bytes_per_s": _RATE, "exact_wait_ratio": _RATIO, "exact_s": _number(0.0, 2 * _MOST_WINDOW_S),
+        "batches": _BYTES, "off_gpu": _flag,
+    },
     ("id",),
-)
+)  # fmt: skip
 _JOB = _object(Job, {"id": _text, "ended_age_s": _SECONDS, "launcher": _text, "launcher_known": _flag}, ("id",))
 _DISK = _object(
     Disk,

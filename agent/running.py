@@ -13,15 +13,16 @@ import signal
 import sys
 import threading
 from types import FrameType
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Tuple
 
-from agent import disks, host, identity, job_memory, jobs, launchers, loop, nvml, people, procs
+from agent import disks, hook, host, identity, job_memory, jobs, launchers, loop, nvml, people, procs
 from agent.clock import BootClock, boot_id
 from agent.config import ConfigError, Settings, read_token
 from agent.exits import DONE, FAILED, refuse
 from agent.gpu import NvmlGpus
 from agent.loader import ProcLoaders
 from agent.log import configured
+from agent.readings import LoaderSource
 from agent.sender import Post, Sender
 from agent.spool import Spool
 from agent.state import load_memory
@@ -51,6 +52,7 @@ def run(settings: Settings, once: bool) -> int:
     gc.enable()
 
     loaders = ProcLoaders()
+    hooked, hang_up = (loaders, lambda: None) if once else _hooked(settings, loaders, log)
     spool = Spool(settings.spool_dir, boot, settings.spool_reports, settings.spool_mib << 20, log)
     sender = Sender(Post(settings, clock), spool, clock, log, settings.window_s)
     if not once:
@@ -60,7 +62,7 @@ def run(settings: Settings, once: bool) -> int:
         NvmlGpus(clock, host.nobodys_work(settings.nobodys_work), log),
         host.ProcHost(),
         stop,
-        loaders=loaders,
+        loaders=hooked,
         work=_work(settings, clock, loaders.born, boot, log),
         disks=disks.LocalDisks(),
         who=_who(settings, stop, clock, log, load_memory(settings.state_dir, log).identity(boot)),
@@ -74,6 +76,7 @@ def run(settings: Settings, once: bool) -> int:
         # collection lets them go.
         tidy=lambda windows: gc.collect() if windows % TIDY_EVERY == 0 else None,
     )
+    hang_up()
     if not once:
         return DONE
     delivery = sender.delivery()
@@ -104,6 +107,14 @@ def _work(settings: Settings, clock: BootClock, born: Callable[[int], Optional[i
         names,
         people_every_s=settings.window_s if short else people.PEOPLE_EVERY_S,
     )
+
+
+def _hooked(settings: Settings, loaders: ProcLoaders, log: Any) -> Tuple[LoaderSource, Callable[[], None]]:
+    """The loaders, with what jobs tell of their own waiting where the socket can be had; and what ends that."""
+    if settings.hook_socket is None:
+        return loaders, lambda: None
+    door = hook.Socket(settings.hook_socket, log)
+    return (hook.HookedLoaders(loaders, door, log), door.close) if door.open() else (loaders, lambda: None)
 
 
 def _exported(settings: Settings, sender: Any, clock: BootClock, log: Any) -> Any:

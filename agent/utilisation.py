@@ -17,6 +17,7 @@ from agent.readings import Sample
 if TYPE_CHECKING:
     from agent.device import Device
 
+LOW_PERCENT = 5  # as loader.LOW_RATIO
 FALLBACK_BEAT_S = 1.0  # without the driver's buffer its short window is only seen by looking often
 
 
@@ -94,7 +95,7 @@ def _over_a_step(device: Device, stamps: Sequence[int], percents: Sequence[int],
     fresh = [stamp for stamp in stamps if begin < stamp <= latest]
     device.seen_us = max(fresh, default=begin)
     good = [percent for percent in percents if 0 <= percent <= 100]
-    return (Sample(moment.boot_s, max(good) / 100.0, len(good), sum(good) / 100.0),) if fresh and good else ()
+    return (Sample(moment.boot_s, max(good) / 100.0, len(good), sum(good) / 100.0, _low(good)),) if fresh and good else ()
 
 
 def _stamped(answer: Any) -> Tuple[int, Sequence[int], Sequence[int]]:
@@ -122,4 +123,9 @@ def _folded(stamps: Sequence[int], percents: Sequence[int], moment: Moment) -> T
     if len(stamps) == 1:
         return (first,)
     others = percents[1:] if at == 0 else [*percents[:at], *percents[at + 1 :]]
-    return (first, Sample(min(now, ahead_s + end / 1e6), max(others) / 100.0, len(others), sum(others) / 100.0))
+    return (first, Sample(min(now, ahead_s + end / 1e6), max(others) / 100.0, len(others), sum(others) / 100.0, _low(others)))
+
+
+def _low(percents: Sequence[int]) -> int:
+    """How many of them stood low: what waits for its data between two batches shows between two samples."""
+    return sum([percent < LOW_PERCENT for percent in percents])

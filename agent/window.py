@@ -50,7 +50,7 @@ class Span(Value):
         """
         peak, total, number, covered_s, last_s = self.peak, self.total, self.samples, self.covered_s, self.last_s
         most_s = MOST_BEATS_PER_GAP * beat_s
-        for at_s, ratio, several, of_all in samples:
+        for at_s, ratio, several, of_all, _ in samples:
             if not 0.0 <= ratio <= 1.0:  # nor is what is not a number
                 continue
             if last_s is None:

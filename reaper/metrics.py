@@ -38,6 +38,14 @@ class NearReap:
 
 
 @dataclass(frozen=True, slots=True)
+class Starved:
+    """A machine whose jobs wait for their data. ``usd_per_day``: what the waiting costs; None: no price is known."""
+
+    policy: str
+    usd_per_day: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FleetSummary:
     """
     What one cycle found. Whatever is not known is left out, never 0.
@@ -54,6 +62,7 @@ class FleetSummary:
     budget_left: Mapping[tuple[str, str], float] = field(default_factory=dict)
     breaker_open: bool | None = None
     breaker_blocked: int | None = None
+    starved: Sequence[Starved] = ()
 
 
 class Metrics:
@@ -236,6 +245,7 @@ class _FleetCollector(Collector):
         if fleet.report_ages:  # without an agent there is no age, and 0 would mean fresh
             yield GaugeMetricFamily("reaper_report_age_max_seconds", "Age of the most silent agent's newest report.", value=max(fleet.report_ages))
             yield GaugeMetricFamily("reaper_report_age_median_seconds", "Median age of the agents' newest reports.", value=median(fleet.report_ages))
+        yield from _starved(fleet.starved)
         budget = GaugeMetricFamily("reaper_budget_left", "What is left of each limited budget.", labels=("action", "window"))
         for (action, window), left in fleet.budget_left.items():
             budget.add_metric((action, window), left)
@@ -244,3 +254,18 @@ class _FleetCollector(Collector):
             yield GaugeMetricFamily("reaper_breaker_open", "1 while the fleet breaker is open.", value=fleet.breaker_open)
         if fleet.breaker_blocked is not None:
             yield GaugeMetricFamily("reaper_breaker_blocked_machines", "Machines that the breaker holds.", value=fleet.breaker_blocked)
+
+
+def _starved(starved: Sequence[Starved]) -> Iterator[Metric]:
+    """By policy, and the empty one for machines under none: names of the configuration, never of a machine."""
+    machines = GaugeMetricFamily("reaper_starved_machines", "Machines whose jobs wait for their data.", labels=("policy",))
+    cost = GaugeMetricFamily("reaper_starved_usd_per_day", "What their waiting costs, of those with a known price.", labels=("policy",))
+    unpriced = GaugeMetricFamily("reaper_starved_unpriced_machines", "Those of them without a known price.", labels=("policy",))
+    for policy in sorted({one.policy for one in starved}):
+        prices = [one.usd_per_day for one in starved if one.policy == policy]
+        known = [price for price in prices if price is not None]
+        machines.add_metric((policy,), len(prices))
+        unpriced.add_metric((policy,), len(prices) - len(known))
+        if known:
+            cost.add_metric((policy,), sum(known))
+    yield from (machines, cost, unpriced)

@@ -54,8 +54,8 @@ def gpu(uuid: str = "GPU-0", **changes: Any) -> GpuWindow:
     return GpuWindow(uuid, **(known | changes))
 
 
-def loader(id: str = "python", wait: float | None = 0.0, cpu_cores: float | None = 0.0) -> LoaderWindow:
-    return LoaderWindow(id, wait, cpu_cores)
+def loader(id: str = "python", wait: float | None = 0.0, cpu_cores: float | None = 0.0, **changes: Any) -> LoaderWindow:
+    return LoaderWindow(id, wait, cpu_cores, **changes)
 
 
 def disk(device: str = "nvme1n1", **changes: Any) -> LocalDisk:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from reaper.metrics import CONTENT_TYPE, NEAR_AT_MOST, FleetSummary, Metrics, NearReap
+from reaper.metrics import CONTENT_TYPE, NEAR_AT_MOST, FleetSummary, Metrics, NearReap, Starved
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
@@ -149,3 +149,18 @@ def test_two_of_them_share_nothing(metrics: Metrics) -> None:
     metrics.report_accepted()
 
     assert series(Metrics(), "reaper_reports_total") == {}
+
+
+def test_starved_machines_are_told_with_their_price_a_day_by_policy_and_never_by_id(metrics: Metrics) -> None:
+    cycle(metrics, starved=[Starved("training", 14.5), Starved("training", None), Starved("training", 1.0), Starved("", None)])
+
+    assert series(metrics, "reaper_starved_machines") == {("training",): 3, ("",): 1}
+    assert series(metrics, "reaper_starved_usd_per_day") == {("training",): 15.5}  # one without a price costs something, and not 0
+    assert series(metrics, "reaper_starved_unpriced_machines") == {("training",): 1, ("",): 1}
+
+
+def test_nothing_starved_leaves_no_series_behind(metrics: Metrics) -> None:
+    cycle(metrics, starved=[Starved("training", 14.5)])
+    cycle(metrics)
+
+    assert series(metrics, "reaper_starved_machines") == series(metrics, "reaper_starved_usd_per_day") == {}

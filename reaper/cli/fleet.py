@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from reaper.cli import screen
+from reaper.cli import screen, waits
 from reaper.cli.screen import Cell
 from reaper.decide.budget import price_of
 from reaper.decide.findings import span_text
+from reaper.decide.waste import Waste
+from reaper.decide.waste import told as wasted_text
 from reaper.model.decision import Verdict
 from reaper.model.kinds.instance import Instance, InstanceState
 from reaper.model.mark import Stage
@@ -131,6 +133,7 @@ def _machine(row: Row, result: CycleResult, configuration: Configuration) -> Doc
         "action": decision.action.value,
         "cause": decision.cause,
         "because": decision.because,
+        "starved": waits.starved(row.waste),
         "objections": [{"rule": f.rule, "kind": f.kind.value, "because": f.because} for f in decision.objections],
         "mark": None
         if mark is None
@@ -149,6 +152,8 @@ def _machine(row: Row, result: CycleResult, configuration: Configuration) -> Doc
 def _summary(machines: list[Document]) -> Document:
     running = [m for m in machines if InstanceState(m["machine_state"]).counts]
     prices = [m["usd_per_hour"] for m in running]
+    wasted = [m["starved"] for m in machines if m["starved"] is not None]
+    costs = [w["usd_per_day"] for w in wasted if w["usd_per_day"] is not None]
     return {
         "machines": len(machines),
         "running": len(running),
@@ -160,6 +165,8 @@ def _summary(machines: list[Document]) -> Document:
         "without_owner": sum(m["owner"] is None for m in running),
         "without_policy": sum(m["policy"] is None for m in running),
         "countdowns": sum(m["mark"] is not None for m in machines),
+        "starved": len(wasted),
+        "starved_usd_per_day": sum(costs) if costs else None,
     }
 
 
@@ -237,7 +244,10 @@ def next_step(machine: Mapping[str, Any]) -> str:
 
 
 def _why(machine: Mapping[str, Any]) -> str:
-    mark = machine["mark"]
+    mark, wasted = machine["mark"], machine["starved"]
+    if wasted is not None:
+        text = wasted_text(Waste(wasted["tree"], wasted["wait_ratio"], wasted["measured"], wasted["usd_per_day"]))
+        return f"{machine['because']}; {text}"
     if mark is not None and mark["waiting_for"] is not None and machine["verdict"] == Verdict.ACT:
         return f"{machine['because']}; {mark['waiting_for']}"
     return str(machine["because"])
@@ -283,6 +293,9 @@ def _sums(told: Document, hidden: int) -> list[str]:
     ]
     if missing:
         lines.append("of them " + ", ".join(missing))
+    if sums["starved"]:
+        cost = f", which costs {screen.dollars(sums['starved_usd_per_day'])} a day" if sums["starved_usd_per_day"] is not None else ""
+        lines.append(f"{sums['starved']} starved, waiting for data{cost}; nothing is ever stopped for that")
     return lines
 
 

@@ -1,16 +1,18 @@
 """`reaper inventory`: the machines as last listed, who owns them, which policy they are under, and whether an agent speaks."""
 
 import argparse
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from reaper.cli import exits, fleet, screen
+from reaper.cli import exits, fleet, screen, waits
 from reaper.cli.opened import configuration_of, leader_of, parts_of, store_of
 from reaper.cli.screen import Cell
 from reaper.decide.budget import price_of
+from reaper.decide.waste import SHIPPED_ABOVE, Waste, waste
 from reaper.model.kinds.instance import Instance
 from reaper.model.policy import Configuration, Mode, Policy, Selector, environment_of, project_of
-from reaper.model.signal import Voice
+from reaper.model.signal import Observation, Voice
 from reaper.ports import Store
 from reaper.service.inventory import Inventory, kept, refresh
 
@@ -25,6 +27,8 @@ examples:
 
 exit codes: 0 done, 1 no cloud could be read, 2 usage or configuration, 3 there are no machines
 """
+
+SPEAKS_WITHIN = timedelta(minutes=5)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +75,7 @@ def _document(store: Store, listed: Inventory, configuration: Configuration, now
     found = sorted(listed.instances.items(), key=lambda item: (not item[1][0].state.counts, item[1][0].title, str(item[0])))
     return {
         "machines": [
-            _machine(store, instance, voices.get(id), configuration, listed) | {"listed_at": screen.iso(listing.listed_at)}
+            _machine(store, instance, voices.get(id), configuration, listed, now) | {"listed_at": screen.iso(listing.listed_at)}
             for id, (instance, listing) in found
         ],
         "failed_places": fleet.failed_places(listed, now),
@@ -79,8 +83,9 @@ def _document(store: Store, listed: Inventory, configuration: Configuration, now
     }
 
 
-def _machine(store: Store, instance: Instance, voice: Voice | None, configuration: Configuration, listed: Inventory) -> dict[str, Any]:
+def _machine(store: Store, instance: Instance, voice: Voice | None, configuration: Configuration, listed: Inventory, now: datetime) -> dict[str, Any]:
     policies = configuration.policies_for(instance)
+    newest = _newest(store, voice) if voice is not None else None
     return {
         "resource": str(instance.id),
         "name": instance.name,
@@ -97,16 +102,27 @@ def _machine(store: Store, instance: Instance, voice: Voice | None, configuratio
         "usd_per_hour": price_of(instance.type, configuration.prices, instance.hourly_usd),
         "policies": [policy.name for policy in policies],
         "tags": instance.tags,
+        "starved": waits.starved(_wasted(instance, newest, policies, configuration, now)),
         "agent": None
         if voice is None
-        else {"version": _version(store, voice), "first_report_at": screen.iso(voice.first_at), "last_report_at": screen.iso(voice.last_at)},
+        else {"version": newest.agent if newest is not None else None, "first_report_at": screen.iso(voice.first_at), "last_report_at": screen.iso(voice.last_at)},
     }
 
 
-def _version(store: Store, voice: Voice) -> str | None:
-    """By its newest kept report; None: none is kept any more, or it did not say."""
+def _wasted(
+    instance: Instance, newest: Observation | None, policies: Sequence[Policy], configuration: Configuration, now: datetime
+) -> Waste | None:
+    """Of a machine that speaks and runs."""
+    above = policies[0].starved_above if len(policies) == 1 else SHIPPED_ABOVE
+    if newest is None or now - newest.ended_at > SPEAKS_WITHIN or not instance.state.counts:
+        return None
+    return waste(newest, above, price_of(instance.type, configuration.prices, instance.hourly_usd))
+
+
+def _newest(store: Store, voice: Voice) -> Observation | None:
+    """Its newest kept report; None: none is kept any more."""
     kept = tuple(store.observations(voice.last_at - timedelta(minutes=5), voice.resource))
-    return kept[-1].agent if kept else None
+    return kept[-1] if kept else None
 
 
 def _row(machine: dict[str, Any], now: datetime, slim: bool) -> list[Cell]:
@@ -120,8 +136,13 @@ def _row(machine: dict[str, Any], now: datetime, slim: bool) -> list[Cell]:
         (machine["name"] or "", machine["resource"].rpartition(":")[2] if slim else machine["resource"]),
         (machine["place"], machine["account"]),
         (machine["type"], "GPUs not known" if gpus is None else f"{gpus} GPU{'s' if gpus != 1 else ''}"),
-        machine["state"],
+        (machine["state"], _starved(machine["starved"])) if machine["starved"] is not None else machine["state"],
         machine["owner"] or "-",
         ", ".join(machine["policies"]) or "-",
         heard,
     ]
+
+
+def _starved(wasted: dict[str, Any]) -> str:
+    cost = f", {screen.dollars(wasted['usd_per_day'])} a day" if wasted["usd_per_day"] is not None else ""
+    return f"starved: waits {wasted['wait_ratio']:.0%}{cost}"

@@ -10,15 +10,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from reaper.cli import audit, exits, fleet, screen, whose
+from reaper.cli import audit, exits, fleet, screen, waits, whose
 from reaper.cli.naming import Found, find
 from reaper.cli.opened import configuration_of, mode_note, store_of
 from reaper.decide import lifecycle
+from reaper.decide.budget import price_of
 from reaper.decide.engine import explain
 from reaper.decide.facts import Facts
 from reaper.decide.findings import span_text
 from reaper.decide.guards import stop_protected
 from reaper.decide.last_look import last_look
+from reaper.decide.waste import SHIPPED_ABOVE, Waste, waste
 from reaper.errors import UsageError
 from reaper.model.audit import AuditEntry
 from reaper.model.decision import Decision, Finding, FindingKind, Verdict
@@ -27,7 +29,7 @@ from reaper.model.mark import Mark, Stage
 from reaper.model.plan import Attempt, Outcome
 from reaper.model.policy import Configuration, Mode
 from reaper.model.resource import ResourceId
-from reaper.model.signal import Observation, Voice
+from reaper.model.signal import Activity, Observation, Voice
 from reaper.model.snooze import Snooze
 from reaper.ports import Store
 from reaper.service import lost
@@ -69,6 +71,7 @@ class Told:
     attempts: tuple[Attempt, ...]
     entries: tuple[AuditEntry, ...]
     cautions: tuple[str, ...] = ()
+    waste: Waste | None = None
 
     @property
     def stopped_by_us(self) -> Attempt | None:
@@ -102,13 +105,16 @@ def run(args: argparse.Namespace) -> int:
 def _look(store: Store, found: Found, configuration: Configuration, now: datetime) -> Told:
     id = found.id
     voice = store.voice(id)
-    decision = facts = mark = due_at = look = None
+    decision = facts = mark = due_at = look = wasted = None
     if found.instance is not None:
         watch = Watch(store)
         watch.catch_up(store, now)  # folds only the machines that are asked for
         gathering = Gathering(found.inventory, read_known(store, now), watch, configuration, now)
         facts = gathering.facts(id, now)
         decision = _decision(facts, now)
+        if decision.state.activity is Activity.BUSY:
+            above = facts.policy.starved_above if facts.policy is not None else SHIPPED_ABOVE
+            wasted = waste(facts.newest, above, price_of(found.instance.type, configuration.prices, found.instance.hourly_usd))
         marks = [m for m in store.marks().values() if m.resource == id]
         mark = next((m for m in marks if m.action is decision.action), marks[0] if marks else None)
         if mark is not None and facts.policy is not None:
@@ -120,7 +126,7 @@ def _look(store: Store, found: Found, configuration: Configuration, now: datetim
         snoozes=tuple(s for s in store.snoozes(now) if s.resource == id),
         reports=_reports(store, id, voice), voice=voice,
         attempts=store.attempts(resource=id, limit=20),
-        entries=store.audit(resource=id, limit=ENTRIES_SHOWN),
+        entries=store.audit(resource=id, limit=ENTRIES_SHOWN), waste=wasted,
     )  # fmt: skip
 
 
@@ -169,6 +175,8 @@ def document(told: Told, now: datetime) -> dict[str, Any]:
         "snoozes": [{"until": screen.iso(s.until), "who": s.who, "reason": s.reason, "made_at": screen.iso(s.created_at)} for s in told.snoozes],
         "reports": [_report(seen, now) for seen in told.reports],
         **whose.document(told.reports[0] if told.reports else None),
+        **waits.document(told.reports[0] if told.reports else None),
+        "starved": waits.starved(told.waste),
         "agent": None
         if told.voice is None
         else {
@@ -322,6 +330,7 @@ def _agent(told: Told, now: datetime) -> list[str]:
             f"  report {seen.seq}: window of {seen.window_s:g} s ended {screen.ago(seen.ended_at, now)}, "
             f"{'verified' if seen.verified else 'not verified'}, GPU peaks {peaks}{trouble}"
         )
+    lines += [f"  {line}" for line in waits.lines(told.reports[0] if told.reports else None, told.waste)]
     lines += [f"  {line}" for line in whose.lines(told.reports[0] if told.reports else None)]
     if not told.reports:
         lines.append("  none of its reports is kept any more")

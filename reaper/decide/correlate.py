@@ -63,7 +63,7 @@ def busy_sign(facts: Facts, seen: Observation) -> str | None:
         if peak is not None and gpu_limit < peak < math.inf:
             return f"GPU peak {gpu.peak:.0%}"
     for tree in seen.loaders or ():
-        wait = figure(tree.wait)
+        wait = tree.waited
         if wait is not None and wait >= starved:
             return f"data wait {wait:.0%}"
     for tree in seen.loaders or ():

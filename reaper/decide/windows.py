@@ -334,7 +334,7 @@ def _owned(seen: Observation) -> bool:
 
 def _host_known(seen: Observation) -> dict[Signal, bool]:
     """For each of the host's signals, whether this window could read it. Trees count where a process holds a GPU."""
-    trees = seen.loaders
+    trees = [tree for tree in seen.loaders or () if not tree.off_gpu]  # of the others nothing else could be read
     if not trees:
         waits = cpus = not _owned(seen)  # owned and no tree: contradictory, so not known
     else:
@@ -356,7 +356,7 @@ def _host_values(seen: Observation) -> dict[Signal, float]:
         Signal.CPU: seen.cpu_ratio,
         Signal.DISK: seen.disk_bytes_per_s,
         Signal.NET: seen.net_bytes_per_s,
-        Signal.WAIT: max((tree.wait for tree in trees if tree.wait is not None), default=None),
+        Signal.WAIT: max((waited for tree in trees if (waited := tree.waited) is not None), default=None),
         Signal.TREE_CPU: max((tree.cpu_cores for tree in trees if tree.cpu_cores is not None), default=None),
     }
     return {signal: value for signal, value in values.items() if value is not None}

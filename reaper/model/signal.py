@@ -104,11 +104,42 @@ class GpuWindow:
 
 @dataclass(frozen=True, slots=True)
 class LoaderWindow:
-    """One process tree that holds a GPU: its share of the window spent waiting for data, and its CPU in cores."""
+    """
+    One process tree that holds a GPU: its share of the window spent waiting for data, and its CPU in cores.
+
+    ``wait`` is the agent's estimate, ``exact`` what the job itself measured in ``exact_s`` seconds up to the window's end.
+    ``off_gpu``: a process that told of itself and holds no GPU; of it nothing but ``exact`` is known. The rest is evidence,
+    for people: shares of the time the tree was looked at, ``host_`` of the whole machine; see `agent.report.Loader`.
+    """
 
     id: str
     wait: float | None = None
     cpu_cores: float | None = None
+    exact: float | None = None
+    exact_s: float | None = None
+    batches: int | None = None
+    off_gpu: bool | None = None
+    blocked: float | None = None
+    read_bytes: int | None = None
+    read_calls: int | None = None
+    called_bytes: int | None = None
+    write_bytes: int | None = None
+    worker_cpu_cores: float | None = None
+    delayed: float | None = None
+    io_pressure: float | None = None
+    host_io_pressure: float | None = None
+    host_received_bytes_per_s: float | None = None
+
+    @property
+    def waited(self) -> float | None:
+        """The larger of both: what a job says of itself can make its machine busy, and never idle."""
+        known = [share for share in (self.wait, self.exact) if share is not None and 0.0 <= share < math.inf]
+        return max(known) if known else None
+
+    @property
+    def shown(self) -> float | None:
+        """The better of both, for people: the job's own where it told something."""
+        return self.exact if self.exact is not None else self.wait
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from reaper.decide.engine import decide
 from reaper.decide.facts import Facts
 from reaper.decide.guards import stop_protected
 from reaper.decide.last_look import last_look
+from reaper.decide.waste import SHIPPED_ABOVE, Waste, waste
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.decision import Action, Decision, FindingKind, Verdict
 from reaper.model.kinds.instance import InstanceState
@@ -25,6 +26,7 @@ from reaper.model.mark import Mark, MarkChange, MarkEvent, Stage
 from reaper.model.plan import Attempt, Debit, Plan
 from reaper.model.policy import Configuration, Mode, Policy, owner_of
 from reaper.model.resource import ResourceId
+from reaper.model.signal import Activity
 from reaper.ports import Brakes, Clock, Cloud, Lease, Message, Store
 from reaper.service import announce
 from reaper.service import lost as losses
@@ -44,11 +46,15 @@ MarkKey = tuple[ResourceId, Action]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One machine in one cycle, for whoever shows it. ``due_at``: the earliest; None: stands still or not nominated."""
+    """
+    One machine in one cycle, for whoever shows it. ``due_at``: the earliest; None: stands still or not nominated. ``waste``: of
+    one whose jobs wait for their data.
+    """
 
     decision: Decision
     candidate: planner.Candidate
     due_at: datetime | None = None
+    waste: Waste | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +330,11 @@ class Cycle:
                 look = last_look(mark, facts, this.now, observe=observe)
                 due_at = lifecycle.earliest(mark, policy, this.now)
             candidate = planner.Candidate(facts.instance, decision, policy, mark, facts.gang, look)
-            rows.append(Row(decision, candidate, due_at))
+            wasted = None
+            if decision.state.activity is Activity.BUSY:  # GPUs that compute now and then wait as well
+                above = policy.starved_above if policy is not None else SHIPPED_ABOVE
+                wasted = waste(facts.newest, above, budgets.price_of(facts.instance.type, configuration.prices, facts.instance.hourly_usd))
+            rows.append(Row(decision, candidate, due_at, wasted))
         return rows
 
     def _plan(

@@ -7,14 +7,14 @@ A cycle that breaks off is logged and counted, and the next one starts from the 
 import gc
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from reaper import log
 from reaper.decide.facts import MOST_AHEAD
 from reaper.errors import ReaperError, UsageError
-from reaper.metrics import FleetSummary, Metrics, NearReap
+from reaper.metrics import FleetSummary, Metrics, NearReap, Starved
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.mark import Stage
 from reaper.model.plan import Approval
@@ -24,6 +24,7 @@ from reaper.ports import Clock, Lease, Store
 from reaper.service.cycle import Cycle, CycleResult, running_in_scope
 from reaper.service.execute import Withdrawn
 from reaper.service.lead import Leader
+from reaper.service.starved import StarvedWatch
 from reaper.service.undo import APPROVAL_PREFIX, find_stop
 from reaper.service.watch import Watch
 
@@ -61,6 +62,7 @@ class Daemon:
     seen: Callable[[CycleResult], None] | None = None
     cycled_at: datetime | None = None
     leading: bool = False
+    _starved: StarvedWatch = field(default_factory=StarvedWatch)
 
     @property
     def ready(self) -> bool:
@@ -160,6 +162,8 @@ class Daemon:
         now = self.clock.now()
         machines: dict[tuple[str, str], int] = {}
         near: list[NearReap] = []
+        starved = {row.decision.resource: row for row in result.rows if row.waste is not None}
+        self._starved.step({id: row.waste for id, row in starved.items() if row.waste is not None}, now)
         ages: list[float] = []
         for row in result.rows:
             key = (row.decision.state.value, row.decision.verdict.value)
@@ -176,6 +180,7 @@ class Daemon:
         fleet = FleetSummary(
             machines=machines, near=near, report_ages=ages, budget_left=result.budget_left,
             breaker_open=bool(blocked), breaker_blocked=len(blocked),
+            starved=[Starved(row.decision.policy or "", row.waste.usd_per_day) for row in starved.values() if row.waste is not None],
         )  # fmt: skip
         for _ in result.lost:
             self.metrics.work_lost()

@@ -261,9 +261,7 @@ def _observation(report: wire.Report, resource: ResourceId, now: datetime) -> Ob
         agent=report.sampler.version,
         expected_gpus=report.expected_gpus,
         gpus=tuple(_gpu(gpu) for gpu in report.gpus),
-        loaders=tuple(LoaderWindow(tree.id, tree.wait_ratio, tree.cpu_cores) for tree in report.loader)
-        if report.loader is not None
-        else None,
+        loaders=tuple(_loader(tree) for tree in report.loader) if report.loader is not None else None,
         totals=Totals(totals.gpu_energy_j, totals.cpu_s, totals.disk_bytes, totals.net_bytes),
         cpu_ratio=host.cpu_ratio,
         cpus=host.cpus,
@@ -277,6 +275,28 @@ def _observation(report: wire.Report, resource: ResourceId, now: datetime) -> Ob
         else None,
         jobs=tuple(Job(job.id, job.ended_age_s, job.launcher, job.launcher_known) for job in report.jobs) if report.jobs is not None else None,
         people=tuple(Person(who.user, who.uid, who.how, who.idle_s) for who in report.people) if report.people is not None else None,
+    )
+
+
+def _loader(tree: wire.Loader) -> LoaderWindow:
+    return LoaderWindow(
+        id=tree.id,
+        wait=tree.wait_ratio,
+        cpu_cores=tree.cpu_cores,
+        exact=tree.exact_wait_ratio,
+        exact_s=tree.exact_s,
+        batches=tree.batches,
+        off_gpu=tree.off_gpu,
+        blocked=tree.blocked_ratio,
+        read_bytes=tree.read_bytes,
+        read_calls=tree.read_calls,
+        called_bytes=tree.called_bytes,
+        write_bytes=tree.write_bytes,
+        worker_cpu_cores=tree.worker_cpu_cores,
+        delayed=tree.delayed_ratio,
+        io_pressure=tree.io_pressure_ratio,
+        host_io_pressure=tree.host_io_pressure_ratio,
+        host_received_bytes_per_s=tree.host_received_bytes_per_s,
     )
 
 

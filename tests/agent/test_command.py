@@ -35,6 +35,7 @@ class Agent:
         (folder / "agent.toml").write_text("".join('%s = "%s"\n' % item for item in settings.items()))
         self.env: Dict[str, str] = {k: v for k, v in os.environ.items() if not k.startswith("REAPER_AGENT_") and k != nvml.STATE_VARIABLE}
         self.env["PYTHONPATH"] = str(ROOT)
+        self.env["REAPER_AGENT_HOOK_SOCKET"] = str(folder / "hook.sock")
         if library is not None:
             self.env.update(nvml.environment(library, self.gpus), **{nvml.LOG_VARIABLE: str(folder / "nvml.log")})
 

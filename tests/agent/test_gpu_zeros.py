@@ -171,6 +171,23 @@ def test_work_right_before_the_clock_was_set_is_seen(step: float) -> None:
     assert peaks(gpus.read()) == [0.0]
 
 
+def test_what_stood_low_around_a_step_of_the_clock_is_counted() -> None:
+    """It is one sample with a high peak, and most of it was waiting."""
+    clock = ManualClock()
+    driver = Stamping(clock)
+    gpus = NvmlGpus(clock, lambda pid: False, Lines(), load=lambda: driver, bus=lambda: PciGpus(1, 0))
+    driver.tick(0)
+    gpus.read()
+    for percent in (0, 90, 0):
+        driver.tick(percent)
+    clock.wall += timedelta(seconds=3600)
+    for _ in range(2):
+        driver.tick(0)
+    (sample,) = gpus.read().gpus[0].samples
+
+    assert (sample.ratio, sample.low) == (0.9, sample.number - 1)
+
+
 def test_buffer_left_over_from_before_the_clock_was_set_is_no_sample() -> None:
     clock = ManualClock()
     driver = Stamping(clock)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import pytest
 
@@ -159,16 +159,17 @@ def test_process_that_the_driver_counts_and_does_not_name_is_a_tree_of_which_not
     assert source.look([held(processes=1)]) == (TreeReading(UNSEEN, ("GPU-0",)),)
 
 
-def test_kernel_without_lists_of_children_knows_no_quiet_tree(proc: FakeProc) -> None:
+@pytest.mark.parametrize(("ticks", "expected"), [(100, (None, None, None, 0.0)), (350, (None, True, None, 2.5))], ids=["quiet as far as seen", "computes"])
+def test_kernel_without_lists_of_children_knows_no_quiet_tree(proc: FakeProc, ticks: int, expected: Tuple[object, ...]) -> None:
     proc.process(10, ticks=100)
     (proc.root / "10" / "task" / "10" / "children").unlink()
     source = loaders(proc)
     source.look([held(10)])
-    proc.process(10, ticks=350)
+    proc.process(10, ticks=ticks)
     (proc.root / "10" / "task" / "10" / "children").unlink()
     (tree,) = source.look([held(10)]) or ()
 
-    assert (tree.blocked, tree.on_data_path, tree.read_bytes, tree.cpu_s) == (None, None, None, 2.5)
+    assert (tree.blocked, tree.on_data_path, tree.read_bytes, tree.cpu_s) == expected
 
 
 class Threads:

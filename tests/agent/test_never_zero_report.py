@@ -226,7 +226,8 @@ def tells_the_truth(report: Report, waiting: bool) -> None:
         assert gpu.holders is None or all(holder.pid == PID for holder in gpu.holders)
     for tree in report.loader or ():
         assert some(tree.cpu_cores, tree.read_bytes), tree
-        assert tree.wait_ratio in ((None, 1.0) if waiting else (None, 0.0)), tree
+        # Where the clock was set, all that the driver's buffer holds counts: of a busy one's three samples one is an old zero.
+        assert tree.wait_ratio is None or (tree.wait_ratio == 1.0 if waiting else tree.wait_ratio <= 1 / 3), tree
     seen = [gpu for gpu in report.gpus if gpu.processes is not None]
     assert report.loader is None or report.loader or not seen, "a process holds a GPU, and no tree is told of"
     host, totals = report.host, report.totals

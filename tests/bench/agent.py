@@ -164,6 +164,7 @@ def environment(folder: Path, library: Path, state: nvml.State, reaper: Door, pr
     (folder / "token").chmod(0o600)
     settings = {
         "reaper": reaper.url, "token_file": folder / "token", "state_dir": folder / f"state-{processes}", "resource": resource_of(processes),
+        "hook_socket": folder / f"hook-{processes}.sock",
     }  # fmt: skip
     file = folder / f"agent-{processes}.toml"
     file.write_text("".join(f'{name} = "{value}"\n' for name, value in settings.items()))

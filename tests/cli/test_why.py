@@ -208,3 +208,55 @@ def test_end_of_a_job_is_explained_with_its_own_term(room: Room) -> None:
 
     assert "cause job-ended" in answer.out
     assert re.search(r"job-ended +nominate stop .* 10m +6m +20s +another job", answer.out)
+
+
+WAITING = make.loader("pid-4711", wait=0.75, cpu_cores=0.4, exact=0.62, exact_s=59.0, blocked=0.5, called_bytes=3 << 20, host_received_bytes_per_s=2.0 * 2**20)
+
+
+def starved(room: Room) -> None:
+    room.machine()
+    room.list_all()
+    room.report(gpus=(make.gpu(processes=1, mem_used_bytes=8 << 30),), loaders=(WAITING,))
+
+
+def test_a_starved_machine_says_by_what_evidence_and_what_its_waiting_costs(room: Room) -> None:
+    starved(room)
+    answer, told = room.reaper("why", "trainer"), room.reaper("why", "trainer", "--json").json
+
+    assert (told["state"], told["verdict"]) == ("starved", "keep")
+    assert told["starved"] == {"tree": "pid-4711", "wait_ratio": 0.62, "measured": True, "usd_per_day": pytest.approx(22.32)}
+    assert (told["data_path"][0]["wait_ratio"], told["data_path"][0]["exact_wait_ratio"], told["data_path"][0]["delayed_ratio"]) == (0.75, 0.62, None)
+    assert "starved: waits for data 62% of the window, measured by the job, costs $22.32 a day" in answer.out
+    assert "data path of pid-4711: waited 62% over 59s by its own count, 75% by the agent's look, asleep for a disk or a mount 50%" in answer.out
+
+
+def test_plan_and_inventory_tell_what_starves_and_at_what_price(room: Room) -> None:
+    starved(room)
+    plan, told = room.reaper("plan"), room.reaper("plan", "--json").json
+    listed = room.reaper("inventory", "--json").json["machines"][0]
+
+    assert told["actions"] == []
+    assert (told["summary"]["starved"], told["summary"]["starved_usd_per_day"]) == (1, pytest.approx(22.32))
+    assert "1 starved, waiting for data, which costs $22.32 a day; nothing is ever stopped for that" in plan.out
+    assert listed["starved"]["usd_per_day"] == pytest.approx(22.32)
+    assert "starved: waits 62%" in room.reaper("inventory").out
+
+
+def test_a_machine_whose_gpus_compute_between_their_waits_wastes_as_well(room: Room) -> None:
+    room.machine()
+    room.list_all()
+    room.report(gpus=(make.gpu(peak=0.9, processes=1),), loaders=(WAITING,))
+    told = room.reaper("why", "trainer", "--json").json
+
+    assert (told["state"], told["starved"]["wait_ratio"]) == ("working", 0.62)
+    assert room.reaper("plan", "--json").json["summary"]["starved"] == 1
+
+
+def test_a_machine_that_fell_silent_is_not_called_starved(room: Room) -> None:
+    room.machine()
+    room.list_all()
+    room.report(until=NOW - HOUR, loaders=(WAITING,))
+
+    assert room.reaper("why", "trainer", "--json").json["starved"] is None
+    assert room.reaper("inventory", "--json").json["machines"][0]["starved"] is None
+    assert room.reaper("plan", "--json").json["summary"]["starved"] == 0

@@ -27,6 +27,12 @@ KEPT_ASIDE = "is no evidence: for showing, undoing or deciding elsewhere"
 NOTHING_THERE = "empty is the answer that nothing of the kind is there"
 LENGTHS = "the idle clock has already turned it into since, until and coverage"
 
+# What people are shown beside a tree's wait. The wait was decided by it already, by the agent.
+EVIDENCE = (
+    "exact_s", "batches", "blocked", "read_bytes", "read_calls", "called_bytes", "write_bytes", "worker_cpu_cores", "delayed", "io_pressure",
+    "host_io_pressure", "host_received_bytes_per_s",
+)  # fmt: skip
+
 ALLOWED = {
     # who it is
     ("instance", "id"): "never optional; an empty one has no policy, ledger or report",
@@ -121,6 +127,9 @@ ALLOWED = {
     ("gpu", "trouble"): SHOWN,
     ("gpu", "holders"): SHOWN,
     ("loader", "id"): SHOWN,
+    ("loader", "exact", NONE): "a job need not tell of itself; the agent's own look stands",
+    ("loader", "off_gpu", NONE): "it holds a GPU, and the agent looked at it",
+    **{("loader", name): SHOWN for name in EVIDENCE},
     ("disk", "device"): "never optional; it names the disk",
     ("disk", "mount"): "how full it is was read",
     # what is zero anyway

@@ -48,7 +48,10 @@ gpus = st.builds(
     gpu, but("GPU-0", "GPU-1", ""), peak=but(0.0, None, 0.05, 0.06, 1.0, NAN, -1.0, INF), covered_s=but(60.0, None, 0.0, NAN, -5.0),
     mem_used_bytes=but(0, None, 8 << 30), processes=but(0, None, 1, -1), model=but("NVIDIA A10G", None, "Tesla T4", ""),
 )  # fmt: skip
-loaders = st.builds(loader, wait=but(0.0, None, 0.29, 0.3, 1.0, NAN), cpu_cores=but(0.0, None, 0.19, 0.2, 4.0, NAN))
+loaders = st.builds(
+    loader, wait=but(0.0, None, 0.29, 0.3, 1.0, NAN), cpu_cores=but(0.0, None, 0.19, 0.2, 4.0, NAN), exact=but(None, 0.0, 0.29, 0.3, 1.0, NAN),
+    off_gpu=but(None, True),
+)  # fmt: skip
 newest = st.builds(
     observation, but(20 * SECOND, 0 * SECOND, 3 * MINUTE, HOUR, -HOUR, -20 * SECOND), verified=but(True, False), sampler=but("ok", "stuck", "", "no-gpu"),
     expected_gpus=but(1, None, 0, 2), gpus=gpus.map(lambda one: (one,)) | st.lists(gpus, max_size=2).map(tuple), loaders=but((), None) | st.lists(loaders, max_size=2).map(tuple),
@@ -114,8 +117,10 @@ def wrong_with(its):
         "coverage": clock.covered[span][0] >= 0.9 and clock.host_covered[span][0] >= 0.9,
         "host": known(seen.cpu_ratio) and 0 <= seen.cpu_ratio < 0.2 and known(seen.disk_bytes_per_s) and seen.disk_bytes_per_s < 5 * MIB,
         "network": known(seen.net_bytes_per_s) and seen.net_bytes_per_s < 5 * MIB,
-        "loader": all(known(t.wait) and t.wait < 0.3 and known(t.cpu_cores) and t.cpu_cores < 0.2 for t in trees),
-        "owner unseen": bool(trees) or all(g.processes == 0 for g in seen.gpus),
+        "loader": all(t.off_gpu or (known(t.wait) and known(t.cpu_cores)) for t in trees),
+        "waits": not any((known(t.wait) and t.wait >= 0.3) or (known(t.cpu_cores) and t.cpu_cores >= 0.2) for t in trees),
+        "says that it waits": all(t.exact is None or (known(t.exact) and t.exact < 0.3) for t in trees),
+        "owner unseen": not all(t.off_gpu for t in trees) or all(g.processes == 0 for g in seen.gpus),
         "orchestrator": seen.orchestrators == (),
         "gang": its.gang is None or (its.gang_incomplete is None and all(m.state.activity is Activity.IDLE and m.quiet_since and NOW - m.quiet_since >= IDLE_FOR for m in its.members)),
         "transition": not its.attempt_open and not (its.back_off_until and its.back_off_until > NOW),

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent import report as wire
+from agent.report import Loader
 from reaper.errors import StoreError
 from reaper.model.audit import AuditKind
 from reaper.model.signal import Holder, Job, Person
@@ -395,3 +396,32 @@ def test_what_an_agent_does_not_tell_of_is_not_known_rather_than_none(door):
     (kept,) = door.windows()
 
     assert (kept.jobs, kept.people, kept.gpus[0].holders) == (None, None, None)
+
+
+def test_wait_is_kept_as_the_agent_saw_it_and_as_the_job_told_it(door):
+    trees = (
+        Loader("pid-1", 0.75, 0.25, 4096, 3.5, read_calls=9, worker_cpu_cores=3.0, io_pressure_ratio=0.5, exact_wait_ratio=0.5, exact_s=58.0, batches=12),
+        Loader("pid-2", exact_wait_ratio=1.0, off_gpu=True),
+    )
+    door.hear(1, loader=trees)
+
+    held, alone = door.windows()[0].loaders
+    assert (held.wait, held.exact, held.exact_s, held.batches, held.blocked, held.read_calls) == (0.75, 0.5, 58.0, 12, 0.25, 9)
+    assert (held.worker_cpu_cores, held.io_pressure, held.delayed, held.waited, held.shown) == (3.0, 0.5, None, 0.75, 0.5)
+    assert (alone.wait, alone.exact, alone.off_gpu) == (None, 1.0, True)
+
+
+def test_job_that_says_it_waits_makes_its_machine_busy_and_one_that_says_it_does_not_never_idle(door):
+    quiet = {"loader": (Loader("pid-1", 0.0, 0.0, 0, 0.0),)}
+    waiting = {"loader": (Loader("pid-1", 0.0, 0.0, 0, 0.0, exact_wait_ratio=0.9),)}
+    hidden = {"loader": (Loader("pid-1", None, exact_wait_ratio=0.0),)}
+    for minute in range(1, 11):
+        door.hear(minute, **quiet)
+    assert door.quiet().quiet_for >= timedelta(minutes=9)
+    assert door.quiet().host_covered[timedelta(minutes=10)][0] >= 0.9
+
+    door.hear(11, **waiting)
+    assert door.quiet().quiet_for == timedelta(0)
+    for minute in range(12, 32):
+        door.hear(minute, **hidden)
+    assert door.quiet().host_covered[timedelta(minutes=10)][0] < 0.5

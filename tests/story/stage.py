@@ -198,7 +198,7 @@ class Stage:
         (host.folder / "token").chmod(0o600)
         (host.folder / "agent.toml").write_text(
             f'reaper = "http://127.0.0.1:{self.port}"\ntoken_file = "{host.folder}/token"\n{self.identity_lines(host)}'
-            f'state_dir = "{host.folder}/state"\nspool_dir = "{host.folder}/spool"\nwindow = "2s"\nbeat = "250ms"\n'
+            f'state_dir = "{host.folder}/state"\nspool_dir = "{host.folder}/spool"\nwindow = "2s"\nbeat = "250ms"\nhook_socket = "{host.folder}/hook.sock"\n'
         )
         spare = self.folder / "spare-cores"
         spare.mkdir(exist_ok=True)

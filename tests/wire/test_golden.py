@@ -54,6 +54,25 @@ WORK_REPORT = Report(
 )  # fmt: skip
 
 
+WAIT = (GOLDEN / "report-v1-wait.json").read_bytes()
+WAIT_REPORT = Report(
+    resource="aws:123456789012:eu-west-1:instance:i-0abc",
+    boot_id="5f0c9c5e-2a0b-4a41-9d5e-1c8f6a2b3d4e",
+    up_s=86460.25,
+    seq=86460250,
+    window_s=60.0,
+    age_s=0.75,
+    sampler=Sampler("ok"),
+    gpus=(Gpu("GPU-5eed0000-0000-4000-8000-000000000000", peak_ratio=0.02, covered_s=60.0, samples=360, processes=1),),
+    loader=(
+        Loader(
+            "pid-4711", 0.75, 0.25, 1 << 30, 3.5, read_calls=9000, called_bytes=3 << 30, write_bytes=4096, worker_cpu_cores=3.25, delayed_ratio=0.5,
+            io_pressure_ratio=0.625, host_io_pressure_ratio=0.125, host_received_bytes_per_s=1048576.5, exact_wait_ratio=0.6875, exact_s=59.5, batches=1200,
+        ),
+        Loader("pid-4712", exact_wait_ratio=1.0, exact_s=60.0, batches=0, off_gpu=True),
+    ),
+)  # fmt: skip
+
 FULL_REPORT = Report(
     resource="aws:123456789012:eu-west-1:instance:i-0abc",
     boot_id="5f0c9c5e-2a0b-4a41-9d5e-1c8f6a2b3d4e",
@@ -85,6 +104,11 @@ def test_full_report_is_read_and_written_as_ever() -> None:
 def test_report_of_held_gpus_jobs_and_people_is_read_and_written_as_ever() -> None:
     assert decode(WORK) == WORK_REPORT
     assert encode(WORK_REPORT) == WORK
+
+
+def test_report_of_what_jobs_waited_is_read_and_written_as_ever() -> None:
+    assert decode(WAIT) == WAIT_REPORT
+    assert encode(WAIT_REPORT) == WAIT
 
 
 def test_least_report_is_read_and_written_as_ever() -> None:

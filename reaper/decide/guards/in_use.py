@@ -29,7 +29,7 @@ def in_use(facts: Facts, now: datetime) -> Finding | None:
             ("CPU", newest.cpu_ratio),
             ("disk", newest.disk_bytes_per_s),
             ("network", newest.net_bytes_per_s),
-            *(("the CPU of a GPU's owner", tree.cpu_cores) for tree in newest.loaders or ()),
+            *(("the CPU of a GPU's owner", tree.cpu_cores) for tree in newest.loaders or () if not tree.off_gpu),
         )
         if figure(value) is None
     ]

@@ -22,15 +22,18 @@ def starved(facts: Facts, now: datetime) -> Finding | None:
         return None  # without a report `blind` holds
     age = now - newest.ended_at
     owned = any(gpu.processes != 0 for gpu in newest.gpus)
-    if owned and not newest.loaders:
+    if owned and all(tree.off_gpu for tree in newest.loaders or ()):
         return hold(NAME, "a process may hold a GPU and its data wait is not readable", age=age, change="rights to read /proc/PID/io")
     unlisted = next((gpu.uuid for gpu in newest.gpus if gpu.processes is None), None) if newest.loaders else None
     if unlisted is not None:
         return hold(NAME, f"who holds {unlisted} is not readable, and the data wait seen may be another GPU's", age=age, change="a process list of every GPU")
     for tree in newest.loaders or ():
-        wait = figure(tree.wait)
-        if wait is None:
+        wait = tree.waited
+        if wait is not None and wait >= policy.starved_above:
+            by = ", as the job itself measured" if tree.exact is not None and tree.exact >= wait else ""
+            return hold(NAME, f"{tree.id} waited for data {wait:.0%} of the window{by}", value=f"{wait:.0%}", limit=f"{policy.starved_above:.0%}", age=age)
+        if tree.exact is not None and figure(tree.exact) is None:
+            return hold(NAME, f"what {tree.id} says of its own wait is no share", age=age, change="the agent's and the hook's versions")
+        if figure(tree.wait) is None and not tree.off_gpu:  # what a job says of itself does not stand in for our own look
             return hold(NAME, f"data wait of {tree.id} not readable", age=age, change="rights to read /proc/PID/io")
-        if wait >= policy.starved_above:
-            return hold(NAME, f"{tree.id} waited for data {wait:.0%} of the window", value=f"{wait:.0%}", limit=f"{policy.starved_above:.0%}", age=age)
     return None
