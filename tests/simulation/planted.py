@@ -162,7 +162,7 @@ FAULTS: tuple[Fault, ...] = (
     _fault("mean taken for peak", "calm small server", Edit(f"{_WINDOWS}:IdleClock._push", "_up_to(gpu.work, 0.001)", "_up_to(gpu.mean or 0.0, 0.001)")),
     _fault("CPU left out of the idle clock", "calm small preparer", Edit(f"{_WINDOWS}:_host_values", "Signal.CPU: seen.cpu_ratio,", "Signal.CPU: 0.0,")),
     _fault("data wait left out of the idle clock", "calm small returning trainer", Edit(
-        f"{_WINDOWS}:_host_values", "Signal.WAIT: limits.wait,", "Signal.WAIT: 0.0,")),
+        f"{_WINDOWS}:_host_values", "Signal.WAIT: max((waited for tree in trees if (waited := tree.waited) is not None), default=None),", "Signal.WAIT: 0.0,")),
     _fault("what is not known is zero", "storm small blind-late nvml-failed keeper",
         Edit("reaper.service.ingest:_gpu", "peak=gpu.peak_ratio,", "peak=gpu.peak_ratio or 0.0,"),
         Edit("reaper.service.ingest:_gpu", "covered_s=gpu.covered_s,", "covered_s=gpu.covered_s or 60.0,")),
