@@ -23,8 +23,8 @@ from agent.clock import BootClock
 from agent.gpu import NvmlGpus
 from agent.hook import HookedLoaders, Socket
 from agent.loader import ProcLoaders
-from agent.log import LineLog
-from agent.readings import GpuSnapshot, Reading
+from agent.log import configured
+from agent.readings import GpuSnapshot, Log, Reading
 from agent.report import Loader
 from tests.bench.rows import Row
 from tests.fakes import fuse, nvml
@@ -70,7 +70,7 @@ def data_for(kind: str, folder: Path) -> Iterator[str]:
 def one(kind: str, folder: Path, library: Path) -> list[Row]:
     state = nvml.State(folder / "gpus")
     os.environ[nvml.STATE_VARIABLE] = str(state.path)
-    log = LineLog()
+    log = configured()
     door = Socket(folder / "hook.sock", log)
     with data_for(kind, folder) as file:
         door.open()
@@ -92,7 +92,7 @@ def one(kind: str, folder: Path, library: Path) -> list[Row]:
     ]
 
 
-def watched(log: LineLog, door: Socket) -> tuple[Loader, float, float]:
+def watched(log: Log, door: Socket) -> tuple[Loader, float, float]:
     """The tree of one window of the agent, over the job as it runs; and when the window began and ended (CLOCK_MONOTONIC)."""
     clock = BootClock()
     gpus = NvmlGpus(clock, lambda pid: False, log)
