@@ -281,7 +281,7 @@ def tried(moto: MotoEc2, cloud: AwsCloud, resource: ResourceId) -> dict[str, boo
         ((READER, ACTOR, SNAPSHOTS), {"get", "snapshots", "stop", "start", "tag", "untag", "snapshot"}),
         ((READER, TERMINATE), {"get", "snapshots", "terminate"}),
     ],
-    ids=str,
+    ids=["reader", "reader_and_actor", "with_snapshots", "reader_and_terminate"],
 )
 def test_each_document_is_enough_for_its_own_calls_and_for_no_other(moto: MotoEc2, given: tuple[str, ...], can: set[str]) -> None:
     resource = ResourceId("aws", ACCOUNT, "us-east-1", "instance", moto.launch())

@@ -8,7 +8,7 @@ import pytest
 from reaper.model.decision import Action
 from reaper.model.kinds.instance import InstanceState
 from reaper.model.plan import Outcome
-from reaper.service.execute import _end_of
+from reaper.service.settle import end_of
 from tests.builders import NOW, attempt, instance
 
 HOUR = timedelta(hours=1)
@@ -22,7 +22,7 @@ HOUR = timedelta(hours=1)
 def test_how_long_a_machine_may_be_stopping(saves: bool | None, after: timedelta, expected: Outcome | None) -> None:
     begun = replace(attempt(), intent_at=NOW, before=instance(stop_saves_local=saves))
 
-    assert _end_of(begun, instance(state=InstanceState.STOPPING), NOW + after)[0] is expected
+    assert end_of(begun, instance(state=InstanceState.STOPPING), NOW + after)[0] is expected
 
 
 @pytest.mark.parametrize(("saves", "expected"), [(True, Outcome.DONE), (None, Outcome.FAILED)])
@@ -30,17 +30,17 @@ def test_one_that_ended_after_an_hour_is_ours_where_it_had_disks_to_save(saves: 
     begun = replace(attempt(), intent_at=NOW, before=instance(stop_saves_local=saves))
     stopped = instance(state=InstanceState.STOPPED, changed_at=NOW + HOUR)
 
-    assert _end_of(begun, stopped, NOW + HOUR)[0] is expected
+    assert end_of(begun, stopped, NOW + HOUR)[0] is expected
 
 
 def test_a_start_saves_nothing() -> None:
     begun = replace(attempt(), action=Action.START, intent_at=NOW, before=instance(stop_saves_local=True))
 
-    assert _end_of(begun, instance(state=InstanceState.PENDING), NOW + HOUR)[0] is Outcome.FAILED
+    assert end_of(begun, instance(state=InstanceState.PENDING), NOW + HOUR)[0] is Outcome.FAILED
 
 
 def test_what_the_cloud_said_of_it_is_told_where_a_call_did_not_take_effect() -> None:
     begun = replace(attempt(), action=Action.START, intent_at=NOW, before=instance(state=InstanceState.STOPPED))
     sold_out = instance(state=InstanceState.STOPPED, state_reason="no L4 left in us-central1-a")
 
-    assert _end_of(begun, sold_out, NOW + HOUR) == (Outcome.FAILED, "still stopped: the call did not take effect (no L4 left in us-central1-a)")
+    assert end_of(begun, sold_out, NOW + HOUR) == (Outcome.FAILED, "still stopped: the call did not take effect (no L4 left in us-central1-a)")
