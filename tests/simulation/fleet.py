@@ -131,6 +131,7 @@ def _settings(fleet: Fleet) -> Settings:
         mode="observe" if fleet.odds("starts-observing", 0.10) else "enforce", cycle=dice.choice((60.0, 120.0, 120.0, 180.0)), policies=policies,
         claim=fleet.odds("claim", 0.15), also="exploration" if "two-policies" in fleet.focus or dice.random() < 0.3 else None,
         prices=PRICES if dice.random() < 0.7 else {"g5.xlarge": 1.01}, starts_per_minute=dice.choice((1, 2, 5)),
+        breaker=fleet.odds("wedge", 0.5),
     )  # fmt: skip
     tight = fleet.odds("budget", 0.25)
     return replace(

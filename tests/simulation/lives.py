@@ -29,7 +29,7 @@ IDLE = Doing("idle")
 HELD = Doing("held", held=True, cores=0.01)
 
 
-def a_break(rng: random.Random, due: float, pressure: Pressure, longest: float = 7 * HOUR) -> float:
+def a_break(rng: random.Random, due: float, pressure: Pressure, longest: float = 5 * HOUR) -> float:
     """How long nothing is done. ``due``: how long it takes from the end of work until the reaper would act."""
     if rng.random() < pressure.malice:
         return max(20.0, due + rng.uniform(-6 * MINUTE, 5 * MINUTE))
@@ -44,7 +44,7 @@ def a_break(rng: random.Random, due: float, pressure: Pressure, longest: float =
 def explorer(rng: random.Random, p: Pressure, gpus: int) -> Life:
     """A notebook: bursts, thinking, lunch, and a kernel that is left open over night."""
     while True:
-        for _ in range(rng.randint(3, 12)):
+        for _ in range(rng.randint(2, 8)):
             util = rng.uniform(0.2, 1.0)
             yield rng.uniform(10.0, 15 * MINUTE), Doing("trying", gpu=util, loaded=rng.randint(1, gpus), cpu=0.1, cores=0.3, held=True)
             yield rng.uniform(20.0, 0.7 * p.idle), HELD
@@ -62,8 +62,8 @@ def trainer(rng: random.Random, p: Pressure, gpus: int, at_once: int | None = No
         job = f"train-{n}"
         yield rng.uniform(90.0, 6 * MINUTE), Doing("loading data", net=rng.uniform(30, 200) * MIB, cpu=0.1)
         busy = Doing("training", gpu=rng.uniform(0.5, 1.0), loaded=at_once, cpu=0.15, cores=1.5, held=True, job=job)
-        for _ in range(rng.randint(2, 14)):
-            yield rng.uniform(3 * MINUTE, 70 * MINUTE), busy
+        for _ in range(rng.randint(2, 8)):
+            yield rng.uniform(3 * MINUTE, 30 * MINUTE), busy
             what = rng.random()
             if what < 0.35:
                 yield rng.uniform(100.0, 5 * MINUTE), replace(busy, name="checkpoint", gpu=0.0, cpu=0.05, disk=rng.uniform(50, 300) * MIB, cores=0.1)
@@ -83,7 +83,8 @@ def sweep(rng: random.Random, p: Pressure, gpus: int) -> Life:
         for trial in range(rng.randint(3, 10)):
             job = f"sweep-{n}-{trial}"
             yield rng.uniform(4 * MINUTE, 35 * MINUTE), Doing("trial", gpu=rng.uniform(0.3, 1.0), loaded=rng.randint(1, gpus), cores=1.0, cpu=0.1, held=True, job=job, launcher=launcher)
-            yield rng.uniform(30.0, min(12 * MINUTE, 0.9 * p.idle)), Doing("between trials", cpu=0.03, launcher=launcher)
+            gap = rng.uniform(30.0, min(12 * MINUTE, 0.9 * p.idle)) if rng.random() < 0.75 else rng.uniform(0.2, 0.9) * p.idle
+            yield gap, Doing("between trials", cpu=0.03, launcher=launcher)
         yield a_break(rng, p.idle + p.wait, p), IDLE
 
 
@@ -111,9 +112,9 @@ def keeper(rng: random.Random, p: Pressure, gpus: int) -> Life:
 def preparer(rng: random.Random, p: Pressure, gpus: int) -> Life:
     """CPU, disk and network for hours, and hardly ever a GPU."""
     while True:
-        for _ in range(rng.randint(2, 6)):
+        for _ in range(rng.randint(2, 5)):
             what = rng.randrange(3)
-            yield rng.uniform(2 * MINUTE, 60 * MINUTE), Doing(
+            yield rng.uniform(2 * MINUTE, 30 * MINUTE), Doing(
                 "preparing", cpu=0.7 if what == 0 else 0.05, disk=80 * MIB if what == 1 else 0.0, net=80 * MIB if what == 2 else 0.0
             )
             yield rng.uniform(0.5 * MINUTE, 0.8 * p.idle), IDLE
@@ -140,7 +141,7 @@ def returning(rng: random.Random, p: Pressure, gpus: int) -> Life:
 def bare(rng: random.Random, p: Pressure, gpus: int) -> Life:
     """Works on nothing but GPUs: no CPU to speak of, no disk, no network. Whoever cannot see the GPU sees nothing."""
     while True:
-        yield rng.uniform(20 * MINUTE, 5 * HOUR), Doing("computing", gpu=rng.uniform(0.4, 1.0), cpu=0.02, cores=0.05, held=True)
+        yield rng.uniform(15 * MINUTE, 2 * HOUR), Doing("computing", gpu=rng.uniform(0.4, 1.0), cpu=0.02, cores=0.05, held=True)
         yield a_break(rng, p.held + p.wait, p), HELD
 
 
@@ -163,7 +164,7 @@ def of_one_job(lead: random.Random, p: Pressure, gpus: int, rank: int, size: int
         job = f"gang-{n}"
         busy = Doing("training together", gpu=lead.uniform(0.5, 1.0), cpu=0.1, cores=1.0, held=True, job=job)
         for _ in range(lead.randint(1, 6)):
-            yield lead.uniform(4 * MINUTE, 50 * MINUTE), busy
+            yield lead.uniform(4 * MINUTE, 25 * MINUTE), busy
             alone, long = lead.random() < 0.5, lead.random()
             length = lead.uniform(2 * MINUTE, 30 * MINUTE) if long < 0.5 else p.held + p.wait + lead.uniform(-5 * MINUTE, 40 * MINUTE)
             # Who waits for the first rank has let go of its GPUs, so that its own term is the short one.

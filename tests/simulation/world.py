@@ -92,6 +92,8 @@ class World:
         self.calm = True
         self.say("--- the weather clears; loose ends are tied up")
         self._clear_up()
+        self._until(self.end + 0.5 * DRAIN)
+        self.edit(replace(self.settings, mode="observe"), "nothing new is begun")
         self._until(self.end + DRAIN)
 
     def wait(self, span: float) -> None:
