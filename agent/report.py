@@ -18,7 +18,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 VERSION = 1
@@ -427,6 +427,10 @@ def _list_of(read: _Reader) -> _Reader:
 
 
 def _object(make: Callable[..., Any], readers: Mapping[str, _Reader], required: Tuple[str, ...]) -> _Reader:
+    # What may be absent and has no default of its own.
+    parts = fields(make)  # type: ignore[arg-type]  # each is one of our dataclasses
+    empty = {f.name: None for f in parts if f.name in readers and f.name not in required and f.default is MISSING and f.default_factory is MISSING}
+
     def read(value: Any, path: str) -> Any:
         if not isinstance(value, dict):
             raise _Bad(path or "body", "must be an object, not %s" % _kind(value))
@@ -436,7 +440,7 @@ def _object(make: Callable[..., Any], readers: Mapping[str, _Reader], required: 
                 raise _Bad(prefix + name, "is missing")
         # Unknown names are ignored: a newer agent may say more than we understand.
         known = {n: r(value[n], prefix + n) for n, r in readers.items() if value.get(n) is not None}
-        return make(**known)
+        return make(**{**empty, **known})
 
     return read
 

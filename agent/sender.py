@@ -265,7 +265,11 @@ class Sender:
     def _run(self) -> None:
         while not self._stop.is_set():
             self._wake.clear()
-            rest = self.pump()
+            try:
+                rest = self.pump()
+            except Exception as error:  # noqa: BLE001 - as above; the spool's disk, say
+                self._log.error("sending failed", because="%s: %s" % (type(error).__name__, error))
+                rest = self._first_retry_s
             if self._stop.is_set():
                 return
             # Between two handfuls of the spool there is a pause, so that a fleet that comes back together spreads out.
@@ -285,7 +289,10 @@ class Sender:
         """True when the report is done with: accepted, or refused for good."""
         now = self._clock.boot_s()
         fresh = replace(report, age_s=round(max(0.0, now - report.seq / 1000.0), 3), sent_at=rfc3339(self._clock.utc()))
-        outcome = self._post(encode(fresh))
+        try:
+            outcome = self._post(encode(fresh))
+        except Exception as error:  # noqa: BLE001 - whatever it is, a thread that ends would silence this machine for good
+            outcome = Outcome(LATER, problem="unexpected %s: %s" % (type(error).__name__, error))
         if outcome.kind == LATER:
             pause = self._retry_s * (0.5 + 0.5 * self._jitter())
             self._retry_s = min(2 * self._retry_s, self._most_retry_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, List, Tuple
@@ -10,7 +11,7 @@ import pytest
 
 from agent.config import Settings
 from agent.report import Answer, Report, Sampler, Upcoming
-from agent.sender import Post, Sender
+from agent.sender import Outcome, Post, Sender
 from agent.spool import Spool
 from tests.agent.doubles import BOOT, RESOURCE, Lines, ManualClock, Reaper
 from tests.agent.doubles import settings as make_settings
@@ -335,3 +336,56 @@ def test_hung_thread_loses_the_oldest_and_counts_it(made: Made, clock: ManualClo
     assert log.events().count("report lost") == 2
     sender.pump()
     assert sender.delivery().dropped == 2
+
+
+class Surprising:
+    """Fails at first in a way that nobody thought of."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+        self.sent = threading.Event()
+
+    def __call__(self, body: bytes) -> Outcome:
+        self.tries += 1
+        if self.tries == 1:
+            raise TypeError("of a kind that nobody thought of")
+        self.sent.set()
+        return Outcome("sent")
+
+    def close(self) -> None:
+        return
+
+
+def test_failure_that_nobody_thought_of_keeps_the_report(tmp_path: Path, clock: ManualClock, log: Lines) -> None:
+    post, spool = Surprising(), Spool(tmp_path / "spool", BOOT, 100, 1 << 20, log)
+    sender = Sender(post, spool, clock, log, 60.0, jitter=lambda: 0.0)
+    sender.hand(report(clock))
+    sender.pump()
+    assert len(spool) == 1
+    assert "nobody thought of" in (sender.delivery().problem or "")
+
+    clock.move(60.0)
+    sender.pump()
+    assert post.sent.is_set()
+    assert len(spool) == 0
+
+
+def test_sending_goes_on_after_a_round_that_failed(tmp_path: Path, clock: ManualClock, log: Lines) -> None:
+    post, spool = Surprising(), Spool(tmp_path / "spool", BOOT, 100, 1 << 20, log)
+    post.tries = 1
+    sender = Sender(post, spool, clock, log, window_s=0.05, jitter=lambda: 0.0)
+    rounds: List[int] = []
+    pump = sender.pump
+
+    def fails_once() -> Any:
+        rounds.append(1)
+        if len(rounds) == 1:
+            raise OSError("the disk of the spool is gone")
+        return pump()
+
+    sender.pump = fails_once  # type: ignore[method-assign]
+    sender.start()
+    sender.hand(report(clock))
+    assert post.sent.wait(20.0)
+    sender.close()
+    assert "sending failed" in log.events()

@@ -200,8 +200,8 @@ def test_undo_starts_the_machine_again(stage: Stage) -> None:
     stage.wait("idle runs again", lambda: stage.ec2_state(idle) == "running")
 
 
-def test_nothing_but_stops_and_the_asked_start_ever_reached_the_cloud(stage: Stage) -> None:
-    assert set(stage.moto.mutations()) <= {"StopInstances", "StartInstances"}
+def test_nothing_but_stops_the_asked_start_and_our_tags_ever_reached_the_cloud(stage: Stage) -> None:
+    assert set(stage.moto.mutations()) <= {"StopInstances", "StartInstances", "CreateTags", "DeleteTags"}  # the tags are our own
     assert stage.moto.mutations().count("StopInstances") == 3
 
 

@@ -127,6 +127,11 @@ def test_answer_is_read_and_written_as_ever() -> None:
     assert decode_answer(b'{"seq":1,"upcoming":null,"snoozed_until":null}') == Answer(1)
 
 
+def test_countdown_that_stands_still_has_no_moment() -> None:
+    paused = Answer(1, Upcoming("stop", None, "silent agent"))
+    assert decode_answer(encode(paused)) == paused
+
+
 def test_figure_of_zero_is_not_an_absent_one() -> None:
     document = json.loads(FULL)
     document["gpus"] = [{"uuid": "GPU-0", "peak_ratio": 0, "covered_s": 60, "samples": 12, "processes": 0, "mem_used_bytes": 0}]
