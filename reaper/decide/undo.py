@@ -18,7 +18,7 @@ def refuse_start(attempt: Attempt, current: Instance) -> str | None:
         return "it was started again by somebody else before the end of our stop was read"
     if current.state is not InstanceState.STOPPED:
         return f"the machine is {current.state}"
-    was = attempt.after
+    was = attempt.before  # what we never change ourselves; whoever touched it before our stop was read back touched it as well
     if current.type != was.type:
         return f"its type was changed from {was.type} to {current.type}"
     if current.volumes != was.volumes:
@@ -27,7 +27,7 @@ def refuse_start(attempt: Attempt, current: Instance) -> str | None:
         return "its network interfaces were changed"
     if _foreign(current) != _foreign(was):
         return "its tags were changed"
-    if _moved(was, current):
+    if _moved(attempt.after, current):
         return "it was started and stopped again by somebody else"
     return None
 

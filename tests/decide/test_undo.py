@@ -32,6 +32,8 @@ def test_what_nobody_touched_may_be_started(current):
     pytest.param(OURS, stopped(interfaces=("eni-2",)), "interfaces", id="another interface"),
     pytest.param(OURS, stopped(tags={"owner": "bob"}), "tags", id="somebody tagged it"),
     pytest.param(OURS, stopped(tags={"Idle-Reaper:stopped": "yes"}), "tags", id="a tag that only looks like ours"),
+    pytest.param(attempt(after=stopped(volumes=())), stopped(volumes=()), "disks", id="its disk was taken before our stop was read back"),
+    pytest.param(attempt(after=stopped(tags={"owner": "bob"})), stopped(tags={"owner": "bob"}), "tags", id="tagged before our stop was read back"),
     pytest.param(OURS, stopped(launched_at=NOW - 2 * MINUTE), "started and stopped again", id="started and stopped by somebody else"),
     pytest.param(OURS, stopped(launched_at=None), "started and stopped again", id="its launch is not told any more"),
     pytest.param(OURS, stopped(changed_at=NOW), "started and stopped again", id="another transition than ours"),

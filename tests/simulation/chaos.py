@@ -199,9 +199,9 @@ def _touch(world: World, dice: random.Random, machine: Machine) -> None:
     world.count("stopped machine touched")
     what = dice.randrange(3)
     if what == 0:
-        world.cloud.change(machine.id, tags={**instance.tags, "note": "do not start"})
+        world.cloud.change(machine.id, tags={**instance.tags, "note": f"do not start {world.clock.t:.0f}"})  # another text each time
     elif what == 1:
-        world.cloud.change(machine.id, volumes=())
+        world.cloud.change(machine.id, volumes=(f"vol-{world.clock.t:.0f}",))
     else:
         world.people_call("start", machine)
         world.after(7 * MINUTE, lambda: world.people_call("stop", machine))
