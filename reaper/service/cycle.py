@@ -37,6 +37,7 @@ from reaper.service.fleet import FleetWatch, read_jumps
 from reaper.service.gather import Gathering, read_known
 from reaper.service.inventory import Inventory, kept, refresh
 from reaper.service.owed import OwedStarts
+from reaper.service.recipes import Terms
 from reaper.service.watch import Watch
 
 _log = log.get(__name__)
@@ -131,7 +132,7 @@ class Cycle:
         plan = self._plan(this, rows, configuration, jumps, refused, losses.notes(written, self._store))
         self._publish(rows, this, configuration)
         results = self._carry_out(plan, this, lease, jumps, configuration)
-        for attempt in self.executor.carry_on(this.gathering, lease):
+        for attempt in self.executor.carry_on(Terms(this.gathering, lease, jumps, refused)):
             if attempt.outcome is not None:
                 self._tell_result(attempt, this, configuration)
         self._owed.step(this.gathering, lease, running_in_scope(this.gathering, configuration))

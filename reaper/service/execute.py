@@ -33,16 +33,24 @@ from reaper.model.resource import ResourceId
 from reaper.ports import Brakes, Clock, Cloud, Lease, Store
 from reaper.service.gather import Gathering, read_known
 from reaper.service.lost import put_back
-from reaper.service.recipes import Recipes
-from reaper.service.settle import Settler, read
+from reaper.service.recipes import Recipes, Terms
+from reaper.service.settle import READ_TO_CALL, Settler, read
 
 _log = log.get(__name__)
 
-READ_TO_CALL = timedelta(seconds=10)
 DEBITS_OF = timedelta(hours=25)
 
 TAKEN = (Action.HIBERNATE, Action.STOP, Action.STOP_AND_SNAPSHOT, Action.TERMINATE)
 """What is paid for from the budget of stops, whatever else follows it."""
+
+FIRST_VERB = {
+    Action.START: "start",
+    Action.HIBERNATE: "hibernate",
+    Action.STOP: "stop",
+    Action.STOP_AND_SNAPSHOT: "stop",
+    Action.TERMINATE: "stop",
+}
+"""What an action begins with. One that does not stand here is never carried out."""
 
 SAME_BUDGET = {action: tuple(other for other in TAKEN if other is not action) for action in TAKEN}
 
@@ -288,7 +296,7 @@ class Executor:
 
     def _call(self, attempt: Attempt, gathering: Gathering) -> Attempt:
         cloud = self._clouds[attempt.resource.cloud]
-        verb = {Action.START: cloud.start, Action.HIBERNATE: cloud.hibernate}.get(attempt.action, cloud.stop)  # every recipe begins with a stop
+        verb = getattr(cloud, FIRST_VERB[attempt.action])
         _log.info("action begun", resource=str(attempt.resource), action=attempt.action.value, attempt=attempt.id, because=attempt.because)
         try:
             verb(attempt.resource)
@@ -303,9 +311,9 @@ class Executor:
         """Close what a crash or a slow machine left open, by reading. Never calls a verb."""
         return self.settler.settle_open(gathering)
 
-    def carry_on(self, gathering: Gathering, lease: Lease) -> tuple[Attempt, ...]:
+    def carry_on(self, terms: Terms) -> tuple[Attempt, ...]:
         """The later steps of what has begun."""
-        return self._recipes.carry_on(gathering, lease)
+        return self._recipes.carry_on(terms)
 
     # --- starting again -----------------------------------------------------------------------------------------------
 

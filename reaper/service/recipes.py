@@ -3,14 +3,17 @@ The later steps of actions that have more than one: snapshot every disk of a mac
 that was asked for, end it.
 
 Each step reads what is there first, so it can be repeated after a crash: snapshots are found by the attempt in their tags.
-Before each call: mode, scope, kill switch, lease, and that nobody touched the machine; before ending it also every guard that
-says whose it is and what protects it. The attempt was debited once, when it began.
+Before each call: mode, scope, kill switch, lease, and that nobody touched the machine. Before ending it also a configuration in
+force, no open breaker, what people said up to now, a read that is seconds old, and every guard that says whose it is and what
+protects it. The attempt was debited once, when it began.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reaper import log
+from reaper.decide.breaker import Jump
 from reaper.decide.facts import Facts
 from reaper.decide.findings import span_text
 from reaper.decide.guards import claimed, eligible, owned, policies, protected, snoozed, stop_protected, termination
@@ -23,8 +26,8 @@ from reaper.model.kinds.snapshot import OWN_TAG_PREFIX, Snapshot, SnapshotState
 from reaper.model.plan import Attempt, Outcome
 from reaper.model.policy import Mode
 from reaper.ports import Brakes, Clock, Cloud, Lease, Store
-from reaper.service.gather import Gathering
-from reaper.service.settle import LATER_STEPS, Settler, read
+from reaper.service.gather import Gathering, read_known
+from reaper.service.settle import LATER_STEPS, READ_TO_CALL, Settler, read
 
 _log = log.get(__name__)
 
@@ -48,11 +51,21 @@ class NotNow(Exception):
     """Why a step waits for a later cycle."""
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a cycle's later steps are bound by. ``refused``: why the newest configuration is not in force, which lets nothing be taken away."""
+
+    gathering: Gathering
+    lease: Lease
+    jumps: Sequence[Jump] = ()
+    refused: str | None = None
+
+
 class Recipes:
     def __init__(self, store: Store, clouds: Mapping[str, Cloud], clock: Clock, brakes: Brakes, settler: Settler) -> None:
         self._store, self._clouds, self._clock, self._brakes, self._settler = store, clouds, clock, brakes, settler
 
-    def carry_on(self, gathering: Gathering, lease: Lease) -> tuple[Attempt, ...]:
+    def carry_on(self, terms: Terms) -> tuple[Attempt, ...]:
         """Each open attempt a step further. One that fails changes nothing for the others. The attempts that were looked at."""
         found = []
         left = AT_ONCE
@@ -60,7 +73,7 @@ class Recipes:
             if attempt.action not in LATER_STEPS:
                 continue
             try:
-                attempt, begun = self._step(attempt, gathering, lease, left)
+                attempt, begun = self._step(attempt, terms, left)
                 left -= begun
             except NotNow as why:
                 _log.info("step waits", resource=str(attempt.resource), action=attempt.action.value, attempt=attempt.id, because=str(why))
@@ -71,7 +84,7 @@ class Recipes:
             found.append(attempt)
         return tuple(found)
 
-    def _step(self, attempt: Attempt, gathering: Gathering, lease: Lease, left: int) -> tuple[Attempt, int]:
+    def _step(self, attempt: Attempt, terms: Terms, left: int) -> tuple[Attempt, int]:
         """The attempt, and how many snapshots were begun."""
         cloud = self._clouds.get(attempt.resource.cloud)
         if cloud is None:
@@ -80,7 +93,7 @@ class Recipes:
             fresh = read(cloud, attempt.resource)
         except NotFound:
             return self._ended(attempt, cloud, None), 0
-        gathering.replace_instance(fresh, self._clock.now())
+        terms.gathering.replace_instance(fresh, self._clock.now())
         if fresh.state in (InstanceState.TERMINATING, InstanceState.TERMINATED):
             return self._ended(attempt, cloud, fresh), 0
         if fresh.state is not InstanceState.STOPPED:
@@ -93,18 +106,18 @@ class Recipes:
         snapshots = cloud.snapshots(attempt.resource, attempt.id)
         missing = [volume for volume in fresh.volumes if _newest(snapshots, volume) is None]
         if missing:
-            return self._begin(attempt, cloud, gathering, lease, missing, snapshots, left)
+            return self._begin(attempt, cloud, terms, missing, snapshots, left)
         verified = _verified(attempt, fresh, snapshots)
         if verified is None:
             raise NotNow("its snapshots are not complete yet")
         if attempt.action is Action.STOP_AND_SNAPSHOT:
             return self._settler.close(attempt, Outcome.DONE, f"stopped, and snapshotted: {_names(verified)}", fresh), 0
-        return self._end(attempt, cloud, gathering, lease, fresh, verified), 0
+        return self._end(attempt, cloud, terms, verified), 0
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
     def _begin(
-        self, attempt: Attempt, cloud: Cloud, gathering: Gathering, lease: Lease, missing: Sequence[str], snapshots: Sequence[Snapshot], left: int
+        self, attempt: Attempt, cloud: Cloud, terms: Terms, missing: Sequence[str], snapshots: Sequence[Snapshot], left: int
     ) -> tuple[Attempt, int]:
         begun = 0
         for volume in missing:
@@ -112,7 +125,7 @@ class Recipes:
                 return self._settler.close(attempt, Outcome.FAILED, f"stopped, but snapshots of {volume} failed {TRIES} times", None), begun
             if begun >= left:
                 break
-            self._permitted(attempt, gathering, lease)
+            self._permitted(attempt, terms)
             self._record(attempt, AuditKind.INTENT, f"snapshot {volume}", {"volume": volume})
             try:
                 id = cloud.snapshot(attempt.resource, volume, self._tags(attempt, volume))
@@ -138,15 +151,26 @@ class Recipes:
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
-    def _end(self, attempt: Attempt, cloud: Cloud, gathering: Gathering, lease: Lease, fresh: Instance, verified: Sequence[Snapshot]) -> Attempt:
-        self._permitted(attempt, gathering, lease)
-        facts = gathering.facts(attempt.resource, self._clock.now(), cloud.protections(attempt.resource))
+    def _end(self, attempt: Attempt, cloud: Cloud, terms: Terms, verified: Sequence[Snapshot]) -> Attempt:
+        protections = cloud.protections(attempt.resource)
+        at, ran_s = self._clock.now(), self._clock.monotonic()
+        fresh = read(cloud, attempt.resource)  # once more: whoever started it since the snapshots were looked for works on it
+        terms.gathering.replace_instance(fresh, at)
+        if fresh.state is not InstanceState.STOPPED or _touched(attempt, fresh) is not None:
+            raise NotNow("somebody touched it a moment ago")  # the next cycle says what that was
+        self._permitted(attempt, terms)
+        self._may_end(attempt, terms)
+        terms.gathering.known = read_known(self._store, self._clock.now())
+        facts = terms.gathering.facts(attempt.resource, self._clock.now(), protections)
         why = self._guarded(facts, self._clock.now())
         if why is not None:
             return self._settler.close(attempt, Outcome.FAILED, f"stopped and snapshotted, and not ended: {why}", fresh)
         if facts.policy is None or facts.policy.name != attempt.policy or facts.policy.action != "terminate" or facts.policy.mode is not Mode.ENFORCE:
             return self._settler.close(attempt, Outcome.FAILED, "stopped and snapshotted, and not ended: its policy does not say so any more", fresh)
         self._record(attempt, AuditKind.INTENT, f"end it; its disks are kept as {_names(verified)}", {})
+        late = max(self._clock.now() - at, timedelta(seconds=self._clock.monotonic() - ran_s))
+        if late > READ_TO_CALL:
+            raise NotNow(f"{late.total_seconds():.0f} s after the fresh read: from the top")
         try:
             cloud.terminate(attempt.resource)
         except (AnswerLost, Unreachable) as error:
@@ -177,9 +201,17 @@ class Recipes:
 
     # --- before each call ---------------------------------------------------------------------------------------------
 
-    def _permitted(self, attempt: Attempt, gathering: Gathering, lease: Lease) -> None:
+    def _may_end(self, attempt: Attempt, terms: Terms) -> None:
+        """What bars taking anything away, beside `_permitted`. Raises NotNow."""
+        if terms.refused is not None:
+            raise NotNow(f"the newest configuration is not in force: {terms.refused}")
+        for jump in terms.jumps:
+            if jump.blocks(attempt.resource, self._clock.now()):
+                raise NotNow(jump.because)
+
+    def _permitted(self, attempt: Attempt, terms: Terms) -> None:
         """Raises NotNow."""
-        configuration = gathering.configuration
+        configuration, lease = terms.gathering.configuration, terms.lease
         if configuration.mode is not Mode.ENFORCE:
             raise NotNow("mode is observe")
         verb = verb_missing(attempt.action, configuration.scope)
@@ -190,7 +222,10 @@ class Recipes:
             raise NotNow(brake)
         if self._clock.now() >= lease.expires_at:
             raise NotNow("our lease ran out")
-        fresh = gathering.instance(attempt.resource)
+        held = self._store.held_lease()
+        if held is None or (held.epoch, held.holder) != (lease.epoch, lease.holder):
+            raise NotNow("another reaper leads")
+        fresh = terms.gathering.instance(attempt.resource)
         if fresh is None or not configuration.scope.what.matches(fresh):
             raise NotNow("outside [scope]")
 

@@ -17,6 +17,9 @@ from reaper.service.gather import Gathering
 
 _log = log.get(__name__)
 
+READ_TO_CALL = timedelta(seconds=10)
+"""From a fresh read to the call that relies on it, at most."""
+
 STUCK_AFTER = timedelta(minutes=20)
 """A GPU machine takes minutes to stop; one that takes longer than this is a person's business."""
 

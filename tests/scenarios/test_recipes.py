@@ -1,11 +1,13 @@
 """Actions of several steps: hibernate or stop, snapshot every disk after the stop, and end a machine only on its verified copies."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from reaper.decide.breaker import Jump
 from reaper.errors import AnswerLost, Denied, TooSoon
 from reaper.model.kinds.instance import InstanceState, Protections
 from reaper.model.kinds.snapshot import SnapshotState
@@ -246,6 +248,81 @@ def test_whoever_snoozes_it_after_the_stop_keeps_it(tmp_path: Path) -> None:
     assert "terminate" not in [name for name, _ in world.cloud.verbs()]
     assert attempt(world).outcome is Outcome.FAILED
     assert "not ended" in (attempt(world).detail or "")
+
+
+def is_started(world: World) -> None:
+    world.cloud.start(world.lives["i-a"].id)
+
+
+def is_snoozed(world: World) -> None:
+    if not world.store.snoozes(world.clock.now()):
+        keep(world, "i-a")
+
+
+def another_leads(world: World) -> None:
+    world.store.acquire_lease("another", world.clock.now() + timedelta(days=1), timedelta(days=2))
+
+
+def a_breaker_opens(world: World) -> None:
+    now = world.clock.now()
+    jump = Jump((world.lives["i-a"].id,), now, now + timedelta(hours=1), "many turned idle at once")
+    world.cycle._fleet.step = lambda *_: (jump,)  # type: ignore[method-assign]
+
+
+def the_configuration_is_refused(world: World) -> None:
+    world.refused = "line 3 is not understood"
+
+
+@pytest.mark.parametrize("happens", [is_started, is_snoozed, another_leads])
+def test_what_happens_right_before_the_end_keeps_the_machine(tmp_path: Path, happens: Callable[[World], None]) -> None:
+    """While its protections are read: its snapshots are complete, and everything else of the cycle was read before."""
+    world = world_of(tmp_path, "terminate")
+    world.add("i-a")
+
+    def protections(_: object) -> Protections:
+        if world.cloud.snapshots_made:
+            happens(world)
+        return Protections(False, termination_protected=False)
+
+    world.cloud.protections = protections  # type: ignore[method-assign, assignment]
+    until_down(world)
+    world.run(8)
+
+    assert world.cloud.snapshots_made
+    assert all(s.state is SnapshotState.COMPLETED for s in world.cloud.snapshots_made)
+    assert "terminate" not in [name for name, _ in world.cloud.verbs()]
+
+
+@pytest.mark.parametrize("happens", [a_breaker_opens, the_configuration_is_refused])
+def test_nothing_is_ended_while_nothing_may_be_taken_away(tmp_path: Path, happens: Callable[[World], None]) -> None:
+    world = world_of(tmp_path, "terminate")
+    world.cloud.snapshots_complete_after = 3
+    world.add("i-a")
+    open_protections(world)
+    until_down(world)
+    happens(world)
+    world.run(8)
+
+    assert all(s.state is SnapshotState.COMPLETED for s in world.cloud.snapshots_made)
+    assert "terminate" not in [name for name, _ in world.cloud.verbs()]
+    assert attempt(world).outcome is None
+
+
+def test_a_slow_read_before_the_end_is_made_again(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "terminate")
+    world.cloud.snapshots_complete_after = 3
+    world.add("i-a")
+    open_protections(world)
+    until_down(world)
+    slow = [True]
+    world.cloud.before = lambda method, _: world.clock.advance(timedelta(seconds=11)) if method == "get" and slow[0] else None
+    world.run(5)
+    held = [name for name, _ in world.cloud.verbs()]
+    slow[0] = False
+    world.run(3)
+
+    assert "terminate" not in held
+    assert [name for name, _ in world.cloud.verbs()][-1] == "terminate"
 
 
 def keep(world: World, native: str) -> None:
