@@ -17,6 +17,7 @@ from reaper.model.policy import Mode
 from reaper.model.resource import Place, ResourceId
 from reaper.model.signal import GpuWindow, Observation, Voice
 from reaper.model.snooze import Snooze
+from reaper.ports import KeptListing, Ledger
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -128,3 +129,30 @@ def _strategy(name, hint):
     if is_dataclass(hint):
         return anything(hint)
     raise AssertionError(f"no strategy for {name}: {hint}")
+
+
+# --- a store with something of everything ---
+
+EVER = NOW - timedelta(days=400)
+
+
+def fill(store):
+    keep(store, window(), window(of=TWO))
+    store.distrust(TWO, EVER)
+    store.save_marks([mark()], [], [entry("nominated")])
+    store.add_snooze(snooze(), entry("snoozed"))
+    store.save_plan(plan())
+    store.save_listings([KeptListing(HERE, (machine(),), NOW)], [Ledger(ONE, NOW, NOW)])
+    store.begin_attempt(attempt(), store.acquire_lease("us", NOW, MINUTE), NOW, entry("intent"), lambda debits: None)
+    store.set_facts({"mode": "observe"})
+
+
+def everything(store):
+    return (
+        list(store.observations(EVER)), store.voices(), store.marks(), store.snoozes(NOW), store.plan(),
+        store.listings(), store.ledgers(), store.attempts(), store.audit(), store.fact("mode"),
+    )  # fmt: skip
+
+
+def bytes_of(path):
+    return path.read_bytes()

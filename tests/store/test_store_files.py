@@ -8,53 +8,22 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
 from reaper.errors import StoreError
-from reaper.ports import KeptListing, Ledger
 from reaper.store import open_store, tables
 from tests.store.store_values import (
-    HERE,
-    MINUTE,
-    NOW,
-    ONE,
+    EVER,
     TWO,
-    attempt,
+    bytes_of,
     entry,
+    everything,
+    fill,
     keep,
-    machine,
-    mark,
-    plan,
     snooze,
     window,
 )
-
-EVER = NOW - timedelta(days=400)
-
-
-def fill(store):
-    keep(store, window(), window(of=TWO))
-    store.distrust(TWO, EVER)
-    store.save_marks([mark()], [], [entry("nominated")])
-    store.add_snooze(snooze(), entry("snoozed"))
-    store.save_plan(plan())
-    store.save_listings([KeptListing(HERE, (machine(),), NOW)], [Ledger(ONE, NOW, NOW)])
-    store.begin_attempt(attempt(), store.acquire_lease("us", NOW, MINUTE), NOW, entry("intent"), lambda debits: None)
-    store.set_facts({"mode": "observe"})
-
-
-def everything(store):
-    return (
-        list(store.observations(EVER)), store.voices(), store.marks(), store.snoozes(NOW), store.plan(),
-        store.listings(), store.ledgers(), store.attempts(), store.audit(), store.fact("mode"),
-    )  # fmt: skip
-
-
-def bytes_of(path):
-    return path.read_bytes()
-
 
 # --- making and finding it --------------------------------------------------------------------------------------------
 

@@ -4,57 +4,26 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from reaper.errors import BudgetSpent
 from reaper.model.decision import Action
-from reaper.ports import KeptListing, Ledger
 from reaper.store import open_store
 from tests.store.store_values import (
-    HERE,
+    EVER,
     HOUR,
     MINUTE,
     NOW,
     ONE,
-    TWO,
     attempt,
     entry,
-    keep,
-    machine,
-    mark,
-    plan,
-    snooze,
+    everything,
+    fill,
     voice,
     window,
 )
-
-EVER = NOW - timedelta(days=400)
-
-
-def fill(store):
-    keep(store, window(), window(of=TWO))
-    store.distrust(TWO, EVER)
-    store.save_marks([mark()], [], [entry("nominated")])
-    store.add_snooze(snooze(), entry("snoozed"))
-    store.save_plan(plan())
-    store.save_listings([KeptListing(HERE, (machine(),), NOW)], [Ledger(ONE, NOW, NOW)])
-    store.begin_attempt(attempt(), store.acquire_lease("us", NOW, MINUTE), NOW, entry("intent"), lambda debits: None)
-    store.set_facts({"mode": "observe"})
-
-
-def everything(store):
-    return (
-        list(store.observations(EVER)), store.voices(), store.marks(), store.snoozes(NOW), store.plan(),
-        store.listings(), store.ledgers(), store.attempts(), store.audit(), store.fact("mode"),
-    )  # fmt: skip
-
-
-def bytes_of(path):
-    return path.read_bytes()
-
 
 # --- restart ----------------------------------------------------------------------------------------------------------
 

@@ -8,12 +8,10 @@ stop that nobody decided. The newest answer's Date header is kept, for comparing
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from reaper.clouds.aws.listing import read_listing
-from reaper.ports import Clock
+from reaper.clouds.cloud_time import CloudTime
 
 if TYPE_CHECKING:
     from boto3.session import Session
@@ -55,33 +53,6 @@ def default_session() -> "Session":
     return Session()
 
 
-class CloudTime:
-    """The cloud's clock, by the Date header of its newest answer, whichever account and region it came from."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._newest: tuple[float, datetime] | None = None
-
-    def now(self) -> datetime | None:
-        """To a second. None before any answer."""
-        newest = self._newest
-        if newest is None:
-            return None
-        at, date = newest
-        return date + timedelta(seconds=self._clock.monotonic() - at)
-
-    def answered(self, response_dict: dict[str, Any] | None = None, **_: object) -> None:
-        """botocore's event for every answer, refusals and those that are retried included."""
-        date = (response_dict or {}).get("headers", {}).get("date")
-        if not date:
-            return
-        try:
-            moment = parsedate_to_datetime(date)
-        except ValueError:  # not a date: this answer tells nothing about clocks
-            return
-        self._newest = (self._clock.monotonic(), moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment)
-
-
 class Clients:
     """Of one account. Thread-safe. ``forget`` drops everything, so that the next call looks for credentials anew."""
 
@@ -94,6 +65,10 @@ class Clients:
         self._lock = threading.RLock()
         self._session: Session | None = None
         self._made: dict[tuple[str, str, bool], Any] = {}
+
+    def _answered(self, response_dict: dict[str, Any] | None = None, **_: object) -> None:
+        """botocore's event for every answer, refusals and those that are retried included."""
+        self._time.answered((response_dict or {}).get("headers", {}).get("date"))
 
     @property
     def home(self) -> str:
@@ -115,7 +90,7 @@ class Clients:
         with self._lock:
             if self._session is None:
                 session = self._new_session()
-                session.events.register("response-received", self._time.answered, unique_id="reaper-date")
+                session.events.register("response-received", self._answered, unique_id="reaper-date")
                 session.events.register("before-parse.ec2.DescribeInstances", read_listing, unique_id="reaper-listing")
                 self._session = session
             return self._session

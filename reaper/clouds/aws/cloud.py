@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from reaper import log
 from reaper.clouds.aws import acts
 from reaper.clouds.aws.account import NOT_ALLOWED, OFF_OR_BAD_KEYS, Account, Regions
-from reaper.clouds.aws.clients import Bounds, Clients, CloudTime, default_session
+from reaper.clouds.aws.clients import Bounds, Clients, default_session
 from reaper.clouds.aws.fanout import Fanout
 from reaper.clouds.aws.models import TrimmedLoader
 from reaper.clouds.aws.needs import needed
@@ -20,6 +20,7 @@ from reaper.clouds.aws.permissions import EVERYTHING
 from reaper.clouds.aws.prices import Prices
 from reaper.clouds.aws.roles import assuming
 from reaper.clouds.aws.types import Types
+from reaper.clouds.cloud_time import CloudTime
 from reaper.errors import CloudError, NotFound, Throttled
 from reaper.model import policy
 from reaper.model.kinds.instance import Instance, Protections
@@ -154,9 +155,7 @@ class AwsCloud:
         return account.nominated.read(resource)
 
     def skew(self, now: datetime) -> timedelta | None:
-        """To a second, which is the header's grain."""
-        cloud_time = self._time.now()
-        return None if cloud_time is None else now - cloud_time
+        return self._time.skew(now)
 
     # --- verbs --------------------------------------------------------------------------------------------------------
 

@@ -9,12 +9,11 @@ be a second stop that nobody decided.
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from reaper.clouds.cloud_time import CloudTime
 from reaper.clouds.gcp.answers import retryable
 from reaper.clouds.gcp.pace import Pace
 from reaper.ports import Clock
@@ -87,7 +86,7 @@ class Clients:
         self._lock = threading.RLock()
         self._found: dict[str | None, Any] = {}
         self._made: dict[tuple[str, str | None], Any] = {}
-        self._newest: tuple[float, datetime] | None = None
+        self.time = CloudTime(clock)
 
     @staticmethod
     def load() -> Any:
@@ -128,14 +127,6 @@ class Clients:
         """How a verb is sent. ``quickly``: for a read just before it."""
         return {"retry": None, "timeout": min(self._bounds.read_s, self._bounds.connect_s) if quickly else self._bounds.read_s}
 
-    def cloud_time(self) -> datetime | None:
-        """The cloud's clock now: the newest Date header plus the time since. To a second. None before any answer."""
-        newest = self._newest
-        if newest is None:
-            return None
-        at, date = newest
-        return date + timedelta(seconds=self._clock.monotonic() - at)
-
     def _make(self, kind: str, credentials: Any) -> Any:
         from google.api_core.client_options import ClientOptions
         from google.api_core.gapic_v1.client_info import ClientInfo
@@ -145,20 +136,10 @@ class Clients:
             credentials=credentials, client_options=options, client_info=ClientInfo(user_agent="idle-reaper")
         )
         session = client.transport._session  # no public way to it; a test holds every version of the library to this one
-        adapter = _adapter(self._bounds, self._pace.take, self._answered)
+        adapter = _adapter(self._bounds, self._pace.take, self.time.answered)
         session.mount("https://", adapter)
         session.mount("http://", adapter)
         return client
-
-    def _answered(self, date: str | None) -> None:
-        """Every answer, refusals and those that are retried included."""
-        if not date:
-            return
-        try:
-            moment = parsedate_to_datetime(date)
-        except ValueError:  # not a date: this answer tells nothing about clocks
-            return
-        self._newest = (self._clock.monotonic(), moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment)
 
 
 def _adapter(bounds: Bounds, take: Callable[[str], None], answered: Callable[[str | None], None]) -> Any:

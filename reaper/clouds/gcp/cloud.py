@@ -117,9 +117,7 @@ class GcpCloud:
         return Protections(stop_protected=on, because="deletionProtection is set" if on else None)
 
     def skew(self, now: datetime) -> timedelta | None:
-        """To a second, which is the header's grain."""
-        cloud_time = self._clients.cloud_time()
-        return None if cloud_time is None else now - cloud_time
+        return self._clients.time.skew(now)
 
     # --- verbs --------------------------------------------------------------------------------------------------------
 
