@@ -206,6 +206,8 @@ FAULTS: tuple[Fault, ...] = (
         "reaper.service.settle:Settler.close", "self._store.end_attempt(closed, entry)", "pass")),
     _fault("intent not written", "calm small forgotten", Edit(
         f"{_EXECUTE}._act", "self._intend(attempt, gathering.configuration, lease, running, together)", "pass")),
+    _fault("a bug in acting", "calm small forgotten", Edit(
+        f"{_EXECUTE}._call", "verb = getattr(cloud, FIRST_VERB[attempt.action])", "verb = cloud.no_such_verb")),
     _fault("outcome not in the record", "calm small forgotten", Edit("reaper.store.acting:Acting.end_attempt", "self._record(connection, entry)", "pass")),
 )  # fmt: skip
 
