@@ -168,7 +168,8 @@ FAULTS: tuple[Fault, ...] = (
         Edit("reaper.service.ingest:_gpu", "covered_s=gpu.covered_s,", "covered_s=gpu.covered_s or 60.0,")),
     _fault("held machines keep the short term", "calm small keeper", Edit(
         "reaper.decide.causes.held:held", "quiet.quiet_for < policy.idle.held_for", "quiet.quiet_for < policy.idle.idle_for")),
-    _fault("a living launcher does not count", "calm small sweep job-ended", Edit("reaper.model.signal:Job.over", " and self.launcher is None", "")),
+    _fault("a living launcher does not count (both checks)", "calm small sweep job-ended", Edit(
+        "reaper.model.signal:Job.over", " and self.launcher is None and self.launcher_known is True", "")),
     _fault("unverified counts as idle", "calm small shared-token forgotten", Edit(
         "reaper.service.ingest:Ingest._judge_and_keep", "replace(seen, verified=heard.verified)", "replace(seen, verified=True)")),
     _fault("clones believed", "storm small clone forgotten", Edit("reaper.service.voices:distrusted")),
