@@ -13,7 +13,7 @@ from reaper.model.resource import ResourceId
 from reaper.ports import Lease
 from reaper.store import tables
 from reaper.store.codec import Codec, micros
-from reaper.store.transactions import Transactions, lease_in
+from reaper.store.transactions import Transactions
 
 _ATTEMPTS = Codec("attempts", Attempt)
 
@@ -36,7 +36,7 @@ class Acting(Transactions):
         expires_at = now + ttl
         ends = micros(expires_at)
         with self._write() as connection:
-            held = lease_in(connection, to_write=True)
+            held = self._lease_in(connection, to_write=True)
             self._known_epoch = max(self._known_epoch, 0 if held is None else held.epoch)
             if held is not None and held.holder == holder:
                 epoch = held.epoch
@@ -61,7 +61,7 @@ class Acting(Transactions):
 
     def held_lease(self) -> Lease | None:
         with self._read() as connection:
-            held = lease_in(connection)
+            held = self._lease_in(connection)
         return None if held is None or held.holder == _NOBODY else held
 
     def begin_attempt(
@@ -76,7 +76,7 @@ class Acting(Transactions):
             raise StoreError(f"attempt {attempt.id} has ended already and cannot begin")
         row = _row(attempt)
         with self._write() as connection:
-            held = lease_in(connection, to_write=True)
+            held = self._lease_in(connection, to_write=True)
             if held is None or (held.epoch, held.holder) != (lease.epoch, lease.holder):
                 raise LeaseLost(f"{attempt.resource}: another reaper leads, {attempt.action} was not begun")
             if held.expires_at <= now:

@@ -16,7 +16,7 @@ from reaper.model.snooze import Snooze
 from reaper.ports import Lease
 from reaper.store import tables
 from reaper.store.codec import Codec, micros
-from reaper.store.transactions import Transactions, lease_in
+from reaper.store.transactions import Transactions
 
 _MARKS = Codec("marks", Mark)
 _SNOOZES = Codec("snoozes", Snooze)
@@ -41,7 +41,7 @@ class Intentions(Transactions):
             for mark in changed
         ]
         with self._write() as connection:
-            held = lease_in(connection, to_write=True) if lease is not None else None
+            held = self._lease_in(connection, to_write=True) if lease is not None else None
             if lease is not None and (held is None or (held.epoch, held.holder) != (lease.epoch, lease.holder)):
                 raise LeaseLost("another reaper leads: the marks are its own business now")
             for mark in cleared:

@@ -36,12 +36,12 @@ class Record(Transactions):
 
     def fact(self, key: str) -> str | None:
         with self._read() as connection:
-            return connection.scalar(select(tables.facts.c.value).where(tables.facts.c.key == key))
+            return self._fact_in(connection, key)
 
     def edit_fact(self, key: str, edit: Callable[[str | None], str | None]) -> None:
         """As in the port."""
         with self._write() as connection:
-            kept = connection.scalar(select(tables.facts.c.value).where(tables.facts.c.key == key))
+            kept = self._fact_in(connection, key)
             value = edit(kept)
             if value is not None and value != kept:
                 self._put(connection, tables.facts, [{"key": key, "value": value}])

@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Insert, Table, func, select
+from sqlalchemy import Connection, Engine, Insert, Table, bindparam, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from reaper.errors import StoreError
@@ -14,7 +14,7 @@ from reaper.model.audit import AuditEntry
 from reaper.ports import Lease
 from reaper.store import tables
 from reaper.store.codec import Codec, micros, moment
-from reaper.store.dialect import Dialect, driver_error, insert_new, upsert
+from reaper.store.dialect import Dialect, Prepared, driver_error, insert_new, upsert
 
 _ENTRIES = Codec("audit", AuditEntry)
 
@@ -43,8 +43,13 @@ class Transactions:
         self._errors = (SQLAlchemyError, UnicodeEncodeError, OverflowError, driver_error(engine))
         self._closed = False
         kept = [table for table in tables.metadata.sorted_tables if table is not tables.schema]
-        self._upserts: dict[str, Insert] = {table.name: upsert(engine, table) for table in kept}
+        self._upserts = {table.name: Prepared(engine, upsert(engine, table), table.columns.keys()) for table in kept}
         self._news: dict[str, Insert] = {table.name: insert_new(engine, table) for table in kept}
+        # What every cycle asks.
+        lease = select(tables.lease.c.epoch, tables.lease.c.holder, tables.lease.c.expires_at)
+        self._lease, self._lease_to_write = Prepared(engine, lease), Prepared(engine, lease.with_for_update())
+        self._fact_of = Prepared(engine, select(tables.facts.c.value).where(tables.facts.c.key == bindparam("key")))
+        self._newest_entry = Prepared(engine, select(func.max(tables.audit.c.seq)))
         # What this process knows to be in the database: were it gone, that is another database than the one we wrote to.
         self._known_seq = 0
         self._known_epoch = 0
@@ -80,7 +85,7 @@ class Transactions:
 
     def _put(self, connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
         if rows:
-            connection.execute(self._upserts[table.name], rows)
+            self._upserts[table.name].run_many(connection, rows)
 
     def _add(self, connection: Connection, table: Table, row: dict[str, Any]) -> None:
         """Raises StoreError where the id is taken: a second use of an id is a second try at the same thing."""
@@ -106,12 +111,12 @@ class Transactions:
     def keep_track(self) -> None:
         """As in the port."""
         with self._read() as connection:
-            told, identity = _fact(connection, _DATABASE), self._dialect.identity(connection)
-            seq, held = connection.scalar(select(func.max(tables.audit.c.seq))), lease_in(connection)
+            told, identity = self._fact_in(connection, _DATABASE), self._dialect.identity(connection)
+            seq, held = self._seq_in(connection), self._lease_in(connection)
         if identity is not None and told != identity:
             with self._write() as connection:
                 self._put(connection, tables.facts, [{"key": _DATABASE, "value": identity}])
-        self._known_seq = seq or 0
+        self._known_seq = seq
         self._known_epoch = 0 if held is None else held.epoch
 
     def skew(self, now: datetime) -> timedelta | None:
@@ -121,33 +126,36 @@ class Transactions:
         return None if theirs is None else now - theirs
 
     def _strange(self, connection: Connection) -> str | None:
-        told = _fact(connection, _DATABASE)
+        told = self._fact_in(connection, _DATABASE)
         identity = self._dialect.identity(connection) if told is not None else None
         if told is not None and identity is not None and told != identity:
             return f"the database was restored or another server took over (it was {told} and is {identity})"
-        held = lease_in(connection)
+        held = self._lease_in(connection)
         epoch = 0 if held is None else held.epoch
         if epoch < self._known_epoch:
             return f"the database went back in time: its lease has epoch {epoch}, and {self._known_epoch} was there before"
-        seq = connection.scalar(select(func.max(tables.audit.c.seq))) or 0
+        seq = self._seq_in(connection)
         if seq < self._known_seq:
             return f"the database went back in time: its audit ends at {seq}, and {self._known_seq} was written before"
         return None
 
+    def _lease_in(self, connection: Connection, *, to_write: bool = False) -> Lease | None:
+        """
+        The lease's row in this transaction; None: none was ever taken. ``to_write``: nobody changes it until this transaction
+        ends, not even a hand in psql (SQLite leaves that out: its writers take turns anyway).
+        """
+        row = (self._lease_to_write if to_write else self._lease).first(connection, {})
+        return None if row is None else Lease(epoch=row[0], holder=row[1], expires_at=moment(row[2]))
+
+    def _fact_in(self, connection: Connection, key: str) -> str | None:
+        row = self._fact_of.first(connection, {"key": key})
+        return None if row is None else row[0]
+
+    def _seq_in(self, connection: Connection) -> int:
+        """Of the newest audit entry; 0: there is none."""
+        row = self._newest_entry.first(connection, {})
+        return 0 if row is None or row[0] is None else row[0]
+
     def close(self) -> None:
         self._closed = True
         self._engine.dispose()
-
-
-def lease_in(connection: Connection, *, to_write: bool = False) -> Lease | None:
-    """
-    The lease's row in this transaction; None: none was ever taken. ``to_write``: nobody changes it until this transaction ends,
-    not even a hand in psql (SQLite leaves that out: its writers take turns anyway).
-    """
-    query = select(tables.lease)
-    row = connection.execute(query.with_for_update() if to_write else query).first()
-    return None if row is None else Lease(epoch=row.epoch, holder=row.holder, expires_at=moment(row.expires_at))
-
-
-def _fact(connection: Connection, key: str) -> str | None:
-    return connection.scalar(select(tables.facts.c.value).where(tables.facts.c.key == key))

@@ -131,6 +131,7 @@ class StoreSeat:
         for key in facts:
             self._memory.kept.pop(("fact", (key,), ()), None)
         self._store.set_facts(facts)
+        self._memory.kept |= {("fact", (key,), ()): value for key, value in facts.items()}
 
     def _edit_fact(self, key: str, edit: Any) -> None:
         self._memory.kept.pop(("fact", (key,), ()), None)
