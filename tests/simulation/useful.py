@@ -11,7 +11,7 @@ from reaper.model.resource import ResourceId
 from reaper.service.fleet import read_jumps
 from tests.simulation.fleet import Machine
 from tests.simulation.lives import DAY, MINUTE
-from tests.simulation.settings import Hours
+from tests.simulation.settings import Hours, Terms
 
 AT_LEAST = {"calm": 0.95, "hiccups": 0.80}
 ENOUGH_HOURS = 12.0
@@ -58,11 +58,32 @@ class Usefulness:
                 self.wasted += min(span, now - due)
                 self.why[machine.id.native] = self.why.get(machine.id.native, 0.0) + min(span, now - due)
 
+    def nears_its_term(self, machine: Machine, within: float) -> bool:
+        """Whether it may be nominated in the next ``within`` seconds, were nothing to change."""
+        now = self.world.clock.t
+        if self.world.cloud.machines[machine.id].state is not InstanceState.RUNNING:
+            return False
+        over = 0.0
+        for m in (machine, *self.judge.mates(machine)):
+            terms = self._terms(m)
+            if terms is None or terms.action != "stop" or m.track.at(now).work:  # who works has fifteen minutes at the least
+                return False
+            worked, held = m.track.worked_until(now), m.track.held_until(now)
+            spans = [max(worked, held) + terms.idle_for, worked + terms.held_for]
+            if terms.ended_for is not None and worked + terms.ended_for > now:
+                spans.append(worked + terms.ended_for)
+            over = max(over, min(spans))
+        return over < now + within and self._in_the_way(machine) is None
+
+    def _terms(self, machine: Machine) -> Terms | None:
+        phase = self.world.cloud.machines[machine.id].tags.get("phase")
+        return next((terms for terms in self.world.settings.policies.values() if terms.tag == phase), None)
+
     def _in_the_way(self, machine: Machine) -> str | None:
         """What of people or policy holds it, by truth."""
         world, judge, now = self.world, self.judge, self.world.clock.t
         settings, instance = world.settings, self.world.cloud.machines[machine.id]
-        terms = next((t for t in settings.policies.values() if t.tag == instance.tags.get("phase")), None)
+        terms = self._terms(machine)
         if terms is None or terms.mode != "enforce" or terms.action != "stop" or settings.mode != "enforce" or settings.broken is not None:
             return "policy"
         if judge.brake_since is not None:
@@ -105,7 +126,8 @@ class Usefulness:
     def _due(self, machine: Machine) -> float:
         """When it should be off at the latest, were nothing to change."""
         world, now, track = self.world, self.world.clock.t, machine.track
-        terms = next(t for t in world.settings.policies.values() if t.tag == world.cloud.machines[machine.id].tags.get("phase"))
+        terms = self._terms(machine)
+        assert terms is not None
         worked, held = track.worked_until(now), track.held_until(now)
         term_over = min(max(worked, held) + terms.idle_for, worked + terms.held_for)
         up = self.judge.up_since.get(machine.id, 0.0) + terms.min_age

@@ -2,7 +2,8 @@
 The world: a heap of events, true lives, agents that report, daemons that cycle, and judges that watch every call.
 
 Time jumps from event to event. Dull times are passed in long steps (a cycle every eight minutes, each with one report that
-covers them); as soon as somebody's countdown runs, everything goes at the configured pace.
+covers them; sixteen where no machine comes to its term meanwhile); as soon as somebody's countdown runs, everything goes at
+the configured pace.
 """
 
 import heapq
@@ -33,6 +34,7 @@ from tests.simulation.seats import Crash, Memory, StoreSeat
 from tests.simulation.settings import Settings
 
 DULL = (7.0 * MINUTE, 8.4 * MINUTE)
+DOZE = 15.6 * MINUTE
 DRAIN = 40 * MINUTE
 
 
@@ -137,6 +139,8 @@ class World:
             offset = self.dice.uniform(2.0, 32.0) if not hurried or self.dice.random() < 0.85 else self.dice.uniform(32.0, 0.8 * self.settings.cycle)
             self.at(t + offset + 3 * n, lambda process=process: self.cycle(process))
         pace = self._pace(hurried)
+        if pace == DOZE:
+            self.at(t + 0.5 * DOZE, self._doze)
         if len(self.processes) > 1:
             for n in range(1, int(pace // 100.0)):  # its cycles in between would have kept the lease
                 self.at(t + n * 100.0, self._keep_lead)
@@ -148,13 +152,25 @@ class World:
             with suppress(ReaperError):
                 process.leader.renew()
 
+    def _doze(self) -> None:
+        """In a long step: the cycle in between would have found nothing, and said that it was there."""
+        for process in self.processes.values():
+            if process.alive and not process.busy and process.result is not None and not self.people.marks():
+                with suppress(ReaperError):
+                    process.leader.renew()
+                    process.cycle._continuity.remember(process.paper.current()[0], process.clock.now())
+                    self.judge.cycle_ends(process)
+
     def _pace(self, hurried: bool) -> float:
         """Until the next tick."""
         if self.calm:
             return 100.0
         if hurried:
             return self.settings.cycle * self.dice.uniform(0.85, 1.05)
-        return self.dice.uniform(*DULL)
+        dull = self.dice.uniform(*DULL)
+        if len(self.processes) > 1 or self.people.marks() or any(self.judge.useful.nears_its_term(m, DOZE) for m in self.machines.values()):
+            return dull
+        return DOZE
 
     def _counts_down(self, mark: Any) -> bool:
         terms = self.settings.policies.get(mark.policy)
@@ -206,9 +222,10 @@ class World:
         agent, t = machine.agent, self.clock.t
         if agent is None or self.cloud.machines[machine.id].state is not InstanceState.RUNNING:
             return
-        window = agent.window(t - self.dice.uniform(0.0, 6.0))
-        if window is not None:
-            agent.spool = [*agent.spool, window][-200:]
+        end = t - self.dice.uniform(0.0, 6.0)
+        if end - agent.until > DULL[1] + MINUTE and 0.0 < sum(b - a for a, b in agent.track.worked_in(agent.until, end)) < end - agent.until:
+            self._spool(agent, (agent.until + end) / 2)  # a long step tells when work ended as exactly as others do
+        self._spool(agent, end)
         if "mute" in agent.ails:
             return
         if self.late_share and self.dice.random() < self.late_share:
@@ -216,6 +233,11 @@ class World:
             self.after(self.dice.uniform(30.0, 15 * MINUTE), lambda: self.flush(machine, agent))
             return
         self.flush(machine, agent)
+
+    def _spool(self, agent: Agent, end: float) -> None:
+        window = agent.window(end)
+        if window is not None:
+            agent.spool = [*agent.spool, window][-200:]
 
     def flush(self, machine: Machine, agent: Agent) -> None:
         """Send what is in the spool, oldest first, to any door that is open."""
