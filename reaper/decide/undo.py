@@ -25,14 +25,15 @@ def refuse_start(attempt: Attempt, current: Instance) -> str | None:
         return "its disks were changed"
     if current.interfaces != was.interfaces:
         return "its network interfaces were changed"
-    if _foreign(current) != _foreign(was):
+    if foreign_tags(current) != foreign_tags(was):
         return "its tags were changed"
     if _moved(attempt.after, current):
         return "it was started and stopped again by somebody else"
     return None
 
 
-def _foreign(instance: Instance) -> dict[str, str]:
+def foreign_tags(instance: Instance) -> dict[str, str]:
+    """What others wrote on it."""
     return {key: value for key, value in instance.tags.items() if not key.startswith(OWN_TAG_PREFIX)}
 
 

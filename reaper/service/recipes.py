@@ -18,6 +18,7 @@ from reaper.decide.facts import Facts
 from reaper.decide.findings import span_text
 from reaper.decide.guards import claimed, eligible, owned, policies, protected, snoozed, stop_protected, termination
 from reaper.decide.planner import verb_missing
+from reaper.decide.undo import foreign_tags
 from reaper.errors import AnswerLost, CloudError, Denied, NotFound, TooSoon, Unreachable
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.decision import Action
@@ -246,6 +247,8 @@ def _touched(attempt: Attempt, fresh: Instance) -> str | None:
         return "it was started again by somebody else"
     if fresh.volumes != attempt.before.volumes:
         return "its disks were changed by somebody else"
+    if attempt.action is Action.TERMINATE and foreign_tags(fresh) != foreign_tags(attempt.before):
+        return "its tags were changed by somebody else, who cares for it"  # an end is for good; a copy of its disks harms nobody
     return None
 
 

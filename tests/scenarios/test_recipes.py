@@ -331,3 +331,17 @@ def keep(world: World, native: str) -> None:
 
     now, id = world.clock.now(), world.lives[native].id
     world.store.add_snooze(Snooze("s-1", id, now + timedelta(hours=9), "ada", "mine", now), AuditEntry(now, AuditKind.SNOOZED, "ada", "mine", id))
+
+
+def test_a_machine_on_which_somebody_wrote_a_tag_since_our_stop_is_not_ended(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "terminate")
+    world.cloud.snapshots_complete_after = 2
+    life = world.add("i-a", volumes=("vol-a",))
+    open_protections(world)
+    until_down(world)
+    world.cloud.change(life.id, tags={**world.cloud.machines[life.id].tags, "note": "I need what is on it"})
+    world.run(6)
+
+    assert world.cloud.verbs("terminate") == []
+    assert attempt(world).outcome is Outcome.FAILED
+    assert "tags were changed by somebody else" in (attempt(world).detail or "")

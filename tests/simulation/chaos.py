@@ -11,7 +11,6 @@ from datetime import timedelta
 from uuid import uuid4
 
 from reaper.model.audit import AuditEntry, AuditKind
-from reaper.model.decision import Action
 from reaper.model.kinds.instance import InstanceState
 from reaper.model.plan import Approval, Outcome
 from reaper.model.resource import Place
@@ -24,7 +23,7 @@ from tests.simulation.cloud import CloudWeather
 from tests.simulation.fleet import Machine
 from tests.simulation.lives import DAY, HOUR, MINUTE, Pressure, forgotten
 from tests.simulation.seats import Trap
-from tests.simulation.settings import ACCOUNT, REGIONS
+from tests.simulation.settings import ACCOUNTS, REGIONS
 from tests.simulation.truth import Track
 from tests.simulation.world import World
 
@@ -55,13 +54,14 @@ def plan(world: World) -> None:
         world.cloud.weather = CloudWeather(
             latency=(0.05, dice.choice((0.5, 2.0))), slow=dice.choice((0.0, 0.02)), throttled=dice.choice((0.0, 0.01, 0.05)), lost=dice.choice((0.0, 0.1)),
             refused=dice.choice((0.0, 0.1)), empty=dice.choice((0.0, 0.01)), ignored=dice.choice((0.0, 0.05)), get_lag=dice.choice((0.0, 2.0)),
+            stock_out=dice.choice((0.0, 0.3)), bounces=dice.choice((0.0, 0.2)), snapshots_fail=dice.choice((0.0, 0.2)),
         )  # fmt: skip
     if "ignored" in world.fleet.focus:
         world.cloud.weather = replace(world.cloud.weather, ignored=0.3, refused=0.4)
     if "lost" in world.fleet.focus:
         world.cloud.weather = replace(world.cloud.weather, lost=0.5)
     if "region-at-first" in world.fleet.focus or (weather == 2 and dice.random() < 0.05):
-        world.cloud.failed_until[Place("aws", ACCOUNT, REGIONS[1])] = dice.uniform(2, 30) * HOUR
+        world.cloud.failed_until[Place("aws", ACCOUNTS[0], REGIONS[1])] = dice.uniform(2, 30) * HOUR
         world.count("region fails")
     for event in EVENTS:
         often = event.often[weather] * (len(world.machines) if event.per_machine else 1)
@@ -135,6 +135,8 @@ def _at_the_last_moment(world: World, dice: random.Random, machine: Machine) -> 
     storm, focus = world.fleet.weather == "storm", world.fleet.focus
     if world.calm:
         return
+    if world.cloud.machines[machine.id].state is InstanceState.STOPPED and dice.random() < (0.5 if "late-touch" in focus else 0.05):
+        world.after(dice.choice((0.02, 1.0, 60.0)), lambda: None if world.calm else _touch(world, dice, machine))
     if dice.random() < (0.5 if "late-snooze" in focus else 0.03 if storm else 0.0):
         world.after(0.02, lambda: _snooze(world, dice, machine))
     if dice.random() < (0.5 if "clock-late" in focus else 0.02 if storm else 0.0) and world.caller is not None:
@@ -223,7 +225,7 @@ def _wants_it(world: World, dice: random.Random, machine: Machine, undo: bool) -
 
 
 def _undo(world: World, machine: Machine) -> None:
-    done = [a for a in world.people.attempts(resource=machine.id) if a.action is Action.STOP and a.outcome is Outcome.DONE]
+    done = [a for a in world.people.attempts(resource=machine.id) if a.action.stops and a.outcome is Outcome.DONE]
     if not done or world.calm:
         return
     now = world.clock.now()
@@ -275,6 +277,9 @@ def _scope(world: World, dice: random.Random) -> None:
     machine = _any(world, dice)
     tags = dict(world.cloud.machines[machine.id].tags)
     what = dice.randrange(4)
+    if dice.random() < 0.2:
+        world.cloud.end_protected ^= {machine.id}
+        world.judge.end_protection_changed(machine)
     if what == 0:
         tags["team"] = "web" if tags.get("team") == "ml" else "ml"
     elif what == 1:
@@ -293,8 +298,12 @@ def _scope(world: World, dice: random.Random) -> None:
 def _edit(world: World, dice: random.Random) -> None:
     settings, name = world.settings, dice.choice(("exploration", "training", "evaluation"))
     terms = settings.policies[name]
-    what = dice.randrange(5)
-    if what == 0:
+    what = dice.randrange(6)
+    if what == 5:
+        now = dice.choice(("stop", "report", "hibernate", "stop-and-snapshot", "terminate"))
+        world.edit(settings.edit(name, action=now), f"{name} is to {now} from now on")
+        world.after(dice.uniform(10 * MINUTE, 5 * HOUR), lambda: world.edit(world.settings.edit(name, action=terms.action), f"{name} is to {terms.action} again"))
+    elif what == 0:
         world.edit(settings.edit(name, idle_for=dice.choice((0.75, 1.0)) * min(terms.idle_for, terms.held_for - 300.0) + 60.0), f"edits idle of {name}")
     elif what == 1:
         world.edit(settings.edit(name, wait=dice.choice((300.0, 480.0, 900.0))), f"edits the wait of {name}")
@@ -575,7 +584,7 @@ def _throttle(world: World, dice: random.Random) -> None:
 
 
 def _place_fails(world: World, dice: random.Random) -> None:
-    world.cloud.failed_until[Place("aws", ACCOUNT, dice.choice(REGIONS))] = world.clock.t + dice.uniform(2 * MINUTE, 2 * HOUR)
+    world.cloud.failed_until[Place("aws", dice.choice(ACCOUNTS), dice.choice(REGIONS))] = world.clock.t + dice.uniform(2 * MINUTE, 2 * HOUR)
     world.count("region fails")
 
 

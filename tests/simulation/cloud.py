@@ -11,8 +11,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from reaper.errors import AnswerLost, CloudError, NotFound, Protected, Throttled, Unreachable, Unsupported, WrongState
-from reaper.model.kinds.instance import Instance, InstanceState, Lifecycle, Protections
+from reaper.errors import (
+    AnswerLost,
+    CloudError,
+    NoCapacity,
+    NotFound,
+    Protected,
+    Throttled,
+    TooSoon,
+    Unreachable,
+    Unsupported,
+    WrongState,
+)
+from reaper.model.kinds.instance import DiskKey, Instance, InstanceState, Lifecycle, Protections
+from reaper.model.kinds.snapshot import Snapshot, SnapshotState
 from reaper.model.resource import Place, ResourceId
 from reaper.ports import Listed
 from tests.simulation.clock import SimClock
@@ -32,6 +44,23 @@ class CloudWeather:
     list_lag: float = 0.0
     get_lag: float = 0.0
     ignored: float = 0.0  # verbs that are accepted and come to nothing
+    stock_out: float = 0.0  # starts that find no machine
+    bounces: float = 0.0  # starts that are accepted and fall back to stopped
+    snapshots_fail: float = 0.0
+
+
+@dataclass(slots=True)
+class Copy:
+    """A snapshot by truth: pending until ``until``, then ``ends`` as that."""
+
+    of: ResourceId
+    shown: Snapshot
+    began: float
+    until: float
+    ends: SnapshotState
+
+    def at(self, t: float) -> Snapshot:
+        return self.shown if t < self.until else replace(self.shown, state=self.ends)
 
 
 @dataclass(slots=True)
@@ -49,6 +78,10 @@ class SimCloud:
     machines: dict[ResourceId, Instance] = field(default_factory=dict)
     past: dict[ResourceId, list[tuple[float, Instance]]] = field(default_factory=lambda: defaultdict(list))
     stop_protected: dict[ResourceId, bool | None] = field(default_factory=dict)
+    end_protected: set[ResourceId] = field(default_factory=set)
+    hidden_owners: set[ResourceId] = field(default_factory=set)  # whose group only its own API tells
+    bad_keys: set[ResourceId] = field(default_factory=set)
+    copies: list[Copy] = field(default_factory=list)
     failed_until: dict[Place, float] = field(default_factory=dict)
     lag_until: float = 0.0
     read_at: dict[tuple[str, ResourceId], float] = field(default_factory=dict)
@@ -102,7 +135,11 @@ class SimCloud:
     def protections(self, who: str, resource: ResourceId) -> Protections:
         self._spend()
         value = self.stop_protected.get(resource, False)
-        return Protections(value, None if value is not None else "UnauthorizedOperation")
+        return Protections(
+            value, None if value is not None else "UnauthorizedOperation", termination_protected=resource in self.end_protected,
+            managed_by="an EKS node group" if resource in self.hidden_owners else None,
+            keys=(DiskKey("key-1", "Disabled" if resource in self.bad_keys else "Enabled"),),
+        )  # fmt: skip
 
     def verb(self, who: str, name: str, resource: ResourceId) -> None:
         self.arrived(name, resource, who)
@@ -112,10 +149,17 @@ class SimCloud:
         if self.rng.random() < self.weather.refused:
             self.counted("verb refused")
             raise WrongState(f"{resource} cannot be told to {name} now", "IncorrectInstanceState")
-        if name == "stop" and self.stop_protected.get(resource):
+        if name in ("stop", "hibernate", "terminate") and self.stop_protected.get(resource):
             raise Protected(f"{resource} is protected", "OperationNotPermitted")
         if name == "stop" and machine.lifecycle is Lifecycle.SPOT:
             raise Unsupported(f"{resource} is a one-time spot instance", "UnsupportedOperation")
+        if name == "hibernate" and machine.hibernation is not True:
+            raise Unsupported(f"{resource} was not launched for hibernation", "UnsupportedHibernationConfiguration")
+        if name == "terminate" and resource in self.end_protected:
+            raise Protected(f"{resource} is protected from being ended", "OperationNotPermitted")
+        if name == "start" and self.rng.random() < self.weather.stock_out:
+            self.counted("stock-out")
+            raise NoCapacity(f"{resource}: no {machine.type} in its zone", "InsufficientInstanceCapacity")
         if self.rng.random() < self.weather.ignored:
             self.counted("verb came to nothing")
         else:
@@ -124,6 +168,32 @@ class SimCloud:
             self.counted("answer lost")
             self.wait(self.rng.uniform(1.0, 20.0))
             raise AnswerLost(f"{name} {resource}: no answer")
+
+    def snapshot(self, who: str, resource: ResourceId, volume: str, tags: Mapping[str, str]) -> str:
+        self.arrived("snapshot", resource, who)
+        self._spend()
+        self._fail("snapshot")
+        if volume not in self.machines[resource].volumes:
+            raise NotFound(f"{volume} is not a disk of {resource}", "InvalidVolume.NotFound")
+        now = self.clock.t
+        if any(now - copy.began < 15.0 for copy in self.copies if copy.shown.volume == volume):
+            raise TooSoon(f"{volume} was snapshotted a moment ago", "SnapshotCreationPerVolumeRateExceeded")
+        fails = self.rng.random() < self.weather.snapshots_fail
+        shown = Snapshot(f"snap-{len(self.copies) + 1}", volume, SnapshotState.PENDING, 100, True, self.clock.now(), dict(tags))
+        ends = SnapshotState.FAILED if fails else SnapshotState.COMPLETED
+        self.copies.append(Copy(resource, shown, now, now + self.rng.uniform(30.0, 900.0), ends))
+        if fails:
+            self.counted("snapshot fails")
+        if self.rng.random() < self.weather.lost:
+            self.counted("answer lost")
+            self.wait(self.rng.uniform(1.0, 20.0))
+            raise AnswerLost(f"snapshot of {volume}: no answer")
+        return shown.id
+
+    def snapshots(self, who: str, key: str) -> tuple[Snapshot, ...]:
+        self._spend()
+        self._fail("snapshots")
+        return tuple(copy.at(self.clock.t) for copy in self.copies if copy.shown.tags.get("idle-reaper:attempt") == key)
 
     def tag(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
         """Our own tags, which take nothing away and which no judge is asked about."""
@@ -135,12 +205,15 @@ class SimCloud:
     def carry_out(self, name: str, resource: ResourceId) -> None:
         """As anybody's call does."""
         machine, now = self.machines[resource], self.clock.now()
-        if name == "stop" and machine.state in (InstanceState.RUNNING, InstanceState.PENDING):
+        if name in ("stop", "hibernate") and machine.state in (InstanceState.RUNNING, InstanceState.PENDING):
             self.change(resource, state=InstanceState.STOPPING, changed_at=now)
             self.went(resource, "stop")
         elif name == "start" and machine.state is InstanceState.STOPPED:
             self.change(resource, state=InstanceState.PENDING, changed_at=now, launched_at=now)
             self.went(resource, "start")
+        elif name == "terminate" and machine.state not in (InstanceState.TERMINATING, InstanceState.TERMINATED):
+            self.change(resource, state=InstanceState.TERMINATED, changed_at=now)
+            self.went(resource, "terminate")
         elif name == "start" and machine.state is InstanceState.STOPPING:
             raise WrongState(f"{resource} is stopping", "IncorrectInstanceState")
 
@@ -186,7 +259,16 @@ class CloudSeat:
         self._around("cloud.start", lambda: self._cloud.verb(self._who, "start", resource))
 
     def hibernate(self, resource: ResourceId) -> None:
-        raise Unsupported(f"{resource} was not launched for hibernation", "UnsupportedHibernationConfiguration")
+        self._around("cloud.hibernate", lambda: self._cloud.verb(self._who, "hibernate", resource))
+
+    def terminate(self, resource: ResourceId) -> None:
+        self._around("cloud.terminate", lambda: self._cloud.verb(self._who, "terminate", resource))
+
+    def snapshot(self, resource: ResourceId, volume: str, tags: Mapping[str, str]) -> str:
+        return self._around("cloud.snapshot", lambda: self._cloud.snapshot(self._who, resource, volume, tags))  # type: ignore[return-value]
+
+    def snapshots(self, resource: ResourceId, key: str) -> tuple[Snapshot, ...]:
+        return self._around("cloud.snapshots", lambda: self._cloud.snapshots(self._who, key))  # type: ignore[return-value]
 
     def tag(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
         self._around("cloud.tag", lambda: self._cloud.tag(resource, tags))

@@ -9,7 +9,7 @@ from reaper.model.kinds.instance import Instance, InstanceState, Lifecycle
 from reaper.model.resource import ResourceId
 from tests.simulation.agents import MODELS, Agent
 from tests.simulation.lives import DAY, LIVES, MINUTE, USUAL, Pressure, of_one_job
-from tests.simulation.settings import ACCOUNT, REGIONS, Hours, Settings, Terms
+from tests.simulation.settings import ACCOUNTS, REGIONS, Hours, Settings, Terms
 from tests.simulation.truth import Life, Track
 
 WEATHERS = ("calm", "hiccups", "storm")
@@ -26,6 +26,7 @@ BASES = (datetime(2026, 3, 2, 6, tzinfo=UTC), datetime(2026, 3, 28, 18, tzinfo=U
 QUIRKS = {
     "no-agent": 0.03, "shared-token": 0.03, "spot": 0.03, "local-disk": 0.06, "managed": 0.03, "claimed": 0.03, "out-of-scope": 0.03, "protected": 0.03,
     "keep-until": 0.05, "scarce": 0.03, "stop-protected": 0.03, "orchestrator": 0.03, "hook": 0.05, "two-policies": 0.03, "launch-unknown": 0.01,
+    "hibernates": 0.15, "end-protected": 0.05, "hidden-owner": 0.03, "capacity-block": 0.01, "reserved": 0.02, "bad-key": 0.02,
 }  # fmt: skip
 """How likely each is in an ordinary machine. A planted fault raises the odds of the lives that meet it, nothing else."""
 
@@ -119,11 +120,15 @@ def _settings(fleet: Fleet) -> Settings:
             min_age=(120 if fleet.odds("young", 0.05) else dice.choice((5, 10, 20))) * MINUTE, local_nvme=local, snooze_up_to=dice.choice((1, 2, 5)) * DAY, scarce=("p5.48xlarge",), **more,
         )  # type: ignore[arg-type] # fmt: skip
 
+    def action() -> str:
+        wanted = [word for word in ("hibernate", "stop-and-snapshot", "terminate") if word in fleet.focus]
+        return dice.choice(wanted) if wanted else dice.choices(("stop", "hibernate", "stop-and-snapshot", "terminate"), (16, 2, 3, 3))[0]
+
     ended = dice.choice((5, 10, 20)) * MINUTE if fleet.odds("job-ended", 0.5) else None
     policies = {
-        "exploration": terms("exploration", (20, 30, 60), (60, 90, 180)),
-        "training": terms("training", (30, 60, 90), (90, 120, 240), ended_for=ended, ended_wait=dice.choice((5, 8)) * MINUTE),
-        "evaluation": terms("evaluation", (15, 20, 40), (45, 60, 90)),
+        "exploration": terms("exploration", (20, 30, 60), (60, 90, 180), action=action(), hibernate_else=dice.choice(("stop", "hold"))),
+        "training": terms("training", (30, 60, 90), (90, 120, 240), ended_for=ended, ended_wait=dice.choice((5, 8)) * MINUTE, action=action()),
+        "evaluation": terms("evaluation", (15, 20, 40), (45, 60, 90), action=action()),
         "serving": terms("serving", (30,), (60,), action="report"),
         "watched": terms("watched", (20,), (60,), mode="observe"),
     }
@@ -131,7 +136,7 @@ def _settings(fleet: Fleet) -> Settings:
         mode="observe" if fleet.odds("starts-observing", 0.10) else "enforce", cycle=dice.choice((60.0, 120.0, 120.0, 180.0)), policies=policies,
         claim=fleet.odds("claim", 0.15), also="exploration" if "two-policies" in fleet.focus or dice.random() < 0.3 else None,
         prices=PRICES if dice.random() < 0.7 else {"g5.xlarge": 1.01}, starts_per_minute=dice.choice((1, 2, 5)),
-        breaker=fleet.odds("wedge", 0.5),
+        breaker=fleet.odds("wedge", 0.5), verbs=("stop", "start", "snapshot", "terminate"),
     )  # fmt: skip
     tight = fleet.odds("budget", 0.25)
     return replace(
@@ -145,28 +150,30 @@ def _settings(fleet: Fleet) -> Settings:
 
 
 def _gang(fleet: Fleet, name: str, size: int) -> None:
+    """Machines of one job, wherever in one account: a tag's value means nothing across accounts."""
     policy = fleet.dice.choice(("training", "exploration"))
     lead = fleet.dice.randrange(1 << 30)
     type_ = fleet.dice.choice(("p3.2xlarge", "g5.xlarge"))
+    account = fleet.dice.choice(ACCOUNTS)
     for rank in range(size):
         pressure = _pressure(fleet.settings.policies[policy])
         life = of_one_job(random.Random(lead), pressure, 1, rank, size)
-        _add(fleet, name, (policy, type_, life))
+        _add(fleet, name, (policy, type_, life), account)
 
 
 def _pressure(terms: Terms) -> Pressure:
     return Pressure(terms.idle_for, terms.held_for, terms.wait)
 
 
-def _add(fleet: Fleet, group: str | None, given: tuple[str, str, Life] | None) -> None:
+def _add(fleet: Fleet, group: str | None, given: tuple[str, str, Life] | None, account: str | None = None) -> None:
     dice, n = fleet.dice, len(fleet.machines)
-    quirks = frozenset() if given is not None else frozenset(name for name, usual in QUIRKS.items() if fleet.odds(name, usual) and dice.random() < 0.8)
+    quirks = frozenset() if given is not None else frozenset(name for name, usual in QUIRKS.items() if fleet.odds(name if name != "hibernates" else "hibernate", usual) and dice.random() < 0.8)
     policy = dice.choices(("exploration", "training", "evaluation", "serving", "watched", "nobody's"), (40, 30, 20, 3, 4, 3))[0]
     if quirks & {"two-policies"}:
         policy = "exploration"
     type_ = "p5.48xlarge" if "scarce" in quirks else dice.choices(list(TYPES)[:6], (6, 6, 3, 3, 1, 1))[0]
     model, gpus = TYPES[type_]
-    id = ResourceId("aws", ACCOUNT, dice.choices(REGIONS, (3, 1))[0], "instance", f"i-{fleet.seed % 4096:03x}{n:05x}")
+    id = ResourceId("aws", account or dice.choices(ACCOUNTS, (4, 1))[0], dice.choices(REGIONS, (3, 1))[0], "instance", f"i-{fleet.seed % 4096:03x}{n:05x}")
     life_name = dice.choices(list(USUAL), [9 if name in fleet.focus else usual if not fleet.focus & USUAL.keys() else 0.3 for name, usual in USUAL.items()])[0]
     dice_of_life = random.Random(f"life {fleet.seed} {n}")
     if given is not None:
@@ -202,9 +209,10 @@ def _add(fleet: Fleet, group: str | None, given: tuple[str, str, Life] | None) -
         Instance(
             id=id, type=type_, state=InstanceState.RUNNING, name=f"{life_name}-{n}", tags=tags,
             launched_at=None if "launch-unknown" in quirks else fleet.base - timedelta(days=1), gpus=gpus, gpu_model=model,
-            lifecycle=Lifecycle.SPOT if "spot" in quirks else Lifecycle.ON_DEMAND, local_store="local-disk" in quirks,
+            lifecycle=Lifecycle.SPOT if "spot" in quirks else Lifecycle.CAPACITY_BLOCK if "capacity-block" in quirks else Lifecycle.ON_DEMAND, local_store="local-disk" in quirks,
             local_disks=agent.local_disks if agent is not None and "local-disk" in quirks else None,
-            managed_by="auto scaling group train-a" if "managed" in quirks else None, volumes=(f"vol-{n}",), interfaces=(f"eni-{n}",),
+            managed_by="auto scaling group train-a" if "managed" in quirks else None, volumes=tuple(f"vol-{n}{disk}" for disk in "abc"[: dice.choice((1, 1, 2, 3))]), interfaces=(f"eni-{n}",),
+            hibernation="hibernates" in quirks, reservation="cr-1" if "reserved" in quirks else None,
         )  # fmt: skip
     )
     fleet.machines.append(Machine(id, track, agent, policy, life_name, quirks, owner, group))

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import UTC, timedelta
 from typing import Any
 
 from reaper.model.audit import AuditKind
@@ -55,6 +55,7 @@ class Judge:
         self.anew: list[tuple[float, str | None, str]] = []
         self.brake_since: float | None = None
         self.up_since: dict[ResourceId, float] = {}
+        self.end_protection_since: dict[ResourceId, float] = {}
         self.stop_protection_since: dict[ResourceId, float] = {}
         self.down_by_us: set[ResourceId] = set()
         self.touched_since: set[ResourceId] = set()
@@ -75,14 +76,14 @@ class Judge:
 
     def verb(self, verb: str, machine: Machine, process: Process) -> None:
         case = self._case(verb, machine, process)
-        for rule in rules.STOP_RULES if verb == "stop" else rules.START_RULES:
+        for rule in rules.RULES[verb]:
             wrong = rule(case)
             if wrong is not None:
                 self.accuse(rule.__name__, f"{verb} of {machine.life} {machine.id.native} ({case.cause or 'no cause'}): {wrong}")
-        if case.attempt is not None:
+        if case.attempt is not None and verb not in rules.LATER:
             self.called.add(case.attempt.id)
         self.actions += 1
-        if verb == "stop":
+        if verb in ("stop", "hibernate"):
             self._expect_the_gang(machine, case)
 
     def cycle_begins(self, process: Process) -> None:
@@ -137,6 +138,13 @@ class Judge:
     def stop_protection_changed(self, machine: Machine) -> None:
         self.stop_protection_since[machine.id] = self.world.clock.t
 
+    def end_protection_changed(self, machine: Machine) -> None:
+        self.end_protection_since[machine.id] = self.world.clock.t
+
+    def ended(self, machine: Machine) -> None:
+        """It is gone for good; what it saved until its people came back was judged when it went down."""
+        self.world.say(f"{machine.life} {machine.id.native} is ended")
+
     def brake(self, on: bool) -> None:
         self.brake_since = self.world.clock.t if on else None
 
@@ -172,12 +180,12 @@ class Judge:
         instance: Instance = world.cloud.machines[machine.id]
         phase = instance.tags.get("phase")
         terms = next((terms for terms in force.policies.values() if terms.tag == phase), None)
-        opened = [a for a in world.people.attempts(open_only=True, resource=machine.id) if a.action.value == verb]
+        opened = [a for a in world.people.attempts(open_only=True, resource=machine.id) if a.action.value in rules.ACTIONS[verb]]
         warned = machine.warned[-1] if machine.warned else (None, None)
         lag = world.cloud.weather.get_lag
         slack = world.wire[1] + 1.0 + (65.0 if world.faults["daemon's clock steps"] else 0.0)
         return Case(
-            self, world, machine, process, force, terms, instance, world.cloud.as_it_was(machine.id, now - rules.READ_TO_CALL - 1.0 - lag),
+            self, world, verb, machine, process, force, terms, instance, world.cloud.as_it_was(machine.id, now - rules.READ_TO_CALL - 1.0 - lag),
             opened[0] if opened else None, len(world.people.attempts(open_only=True, resource=machine.id)), now, self.newest(machine), warned[0], warned[1], slack,
         )  # fmt: skip
 
@@ -266,6 +274,8 @@ class Judge:
     def at_the_end(self) -> None:
         store = self.world.people
         for attempt in store.attempts(open_only=True):
+            if attempt.action.value in rules.LATER_VERBS and self.world.clock.now() - attempt.intent_at < timedelta(hours=24):
+                continue  # its later steps wait for who may carry them on
             self.accuse("every_intent_has_an_outcome", f"{attempt.action} {attempt.id} of {attempt.resource.native} is still open")
         entries = self.world.store.audit(limit=1_000_000)
         seqs = [entry.seq for entry in entries]
@@ -274,10 +284,12 @@ class Judge:
         intents = [e.attempt for e in entries if e.kind is AuditKind.INTENT]
         outcomes = {e.attempt for e in entries if e.kind is AuditKind.OUTCOME}
         known = {a.id for a in store.attempts(limit=1_000_000)}
-        if sorted(intents) != sorted(known):
+        first = {a.id for a in store.attempts(limit=1_000_000) if a.action.value not in rules.LATER_VERBS}
+        if set(intents) != known or any(intents.count(id) != 1 for id in first):
             self.accuse("audit_whole", f"{len(known)} attempts and {len(intents)} intents in the record")
-        if known - outcomes:
-            self.accuse("audit_whole", f"{sorted(known - outcomes)[0]} has no outcome in the record")
+        missing = known - outcomes - {a.id for a in store.attempts(open_only=True)}
+        if missing:
+            self.accuse("audit_whole", f"{sorted(missing)[0]} has no outcome in the record")
         for attempt in self.called - known if not self.world.restored_at else ():
             self.accuse("audit_whole", f"the attempt {attempt} is gone")
         self._warnings_recorded(entries)
@@ -293,7 +305,7 @@ class Judge:
 
 
 def _gang_keys(instance: Instance) -> set[str]:
-    keys = {f"job {value.strip().casefold()}" for key, value in instance.tags.items() if key.casefold() == "job-group"}
+    keys = {f"job {instance.id.account} {value.strip().casefold()}" for key, value in instance.tags.items() if key.casefold() == "job-group"}
     return keys | ({f"placement {instance.placement_group}"} if instance.placement_group else set())
 
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from reaper.model.kinds.instance import Instance, InstanceState, Lifecycle
+from reaper.model.kinds.snapshot import SnapshotState
 from reaper.model.plan import Attempt
 from reaper.service.fleet import read_jumps
 from tests.simulation.fleet import Heard, Machine
@@ -18,6 +19,16 @@ from tests.simulation.settings import Settings, Terms
 
 WINDOW = 60.0
 """The report period, in seconds. Longer windows in dull times do not stretch what counts as fresh."""
+
+LATER = ("snapshot", "terminate")
+"""Verbs of an attempt that has begun with another."""
+
+LATER_VERBS = ("stop-and-snapshot", "terminate")
+ACTIONS = {
+    "stop": ("stop", "stop-and-snapshot", "terminate"), "hibernate": ("hibernate",), "start": ("start",),
+    "snapshot": LATER_VERBS, "terminate": ("terminate",),
+}  # fmt: skip
+"""Of which actions each verb is a step."""
 
 READ_TO_CALL = 10.0
 GRACE = DAY
@@ -36,6 +47,7 @@ class Case:
 
     judge: Any
     world: Any
+    verb: str
     machine: Machine
     process: Process
     settings: Settings
@@ -77,12 +89,21 @@ def only_where_enforced(case: Case) -> str | None:
         return "the newest configuration is refused"
     if "stop" not in case.settings.verbs:
         return "[scope] does not name stop"
+    if case.attempt is not None and (case.attempt.action.value in LATER_VERBS and "snapshot" not in case.settings.verbs):
+        return "[scope] does not name snapshot"
     if case.terms is None:
         return "no policy matches it"
     if case.terms.mode != "enforce":
         return f"its policy {case.terms.tag} observes"
-    if case.terms.action != "stop":
+    if not case.terms.takes:
         return f"its policy {case.terms.tag} only reports"
+    wanted = case.terms.action
+    if wanted == "hibernate" and case.instance.hibernation is not True:
+        wanted = case.terms.hibernate_else
+    if case.attempt is not None and case.attempt.action.value != wanted:
+        return f"its policy wants it to {wanted}, and this is to {case.attempt.action}"
+    if case.verb != ("hibernate" if wanted == "hibernate" else "stop"):
+        return f"its policy wants it to {wanted}, and the call is {case.verb}"
     if case.settings.also == case.terms.tag and case.instance.tags.get("twice") == "yes":
         return "two policies match it"
     return None
@@ -190,6 +211,14 @@ def nothing_a_stop_breaks(case: Case) -> str | None:
         return "it is a one-time spot machine"
     if instance.managed_by is not None:
         return f"it belongs to {instance.managed_by}"
+    if case.machine.id in case.world.cloud.hidden_owners:
+        return "a node group owns it"
+    if instance.lifecycle is Lifecycle.CAPACITY_BLOCK or instance.reservation is not None:
+        return "what it runs on is paid for either way"
+    if case.machine.id in case.world.cloud.bad_keys:
+        return "it could not start again: a key of its disks is disabled"
+    if terms is not None and terms.action == "terminate" and _end_protected(case):
+        return "it is protected from being ended, and that is what it is stopped for"
     if terms is not None and instance.type in terms.scarce:
         return f"{instance.type} is scarce"
     protected = case.world.cloud.stop_protected.get(case.machine.id, False)
@@ -213,6 +242,10 @@ def _data_lost(case: Case) -> str | None:
     if -1.0 < end - agent.disk_written_at < case.term - 60.0:
         return f"its local disks were written to {end - agent.disk_written_at:.0f} s ago"
     return None
+
+
+def _end_protected(case: Case) -> bool:
+    return case.machine.id in case.world.cloud.end_protected and case.now - case.judge.end_protection_since.get(case.machine.id, -1e9) > READ_TO_CALL
 
 
 def old_enough(case: Case) -> str | None:
@@ -369,8 +402,105 @@ def start_enforced(case: Case) -> str | None:
     return None
 
 
+# --- the later steps: copies of its disks, and its end -----------------------------------------------------------------------
+
+
+def step_enforced(case: Case) -> str | None:
+    if case.settings.mode != "enforce":
+        return "the configuration in force observes"
+    return None if case.verb in case.settings.verbs else f"[scope] does not name {case.verb}"
+
+
+def leads_now(case: Case) -> str | None:
+    """Whoever makes a later step holds the lease as it does: its intent may be another's."""
+    name = case.judge.leases[-1][1] if case.judge.leases else "nobody"
+    return None if name == case.process.name else f"{name} leads"
+
+
+def still_down(case: Case) -> str | None:
+    """As our stop left it: nobody started it or changed its disks since. ``attempt.before`` is what was ours to stop."""
+    if case.attempt is None:
+        return "nothing of ours is open on it"
+    if case.before.state is not InstanceState.STOPPED and case.instance.state is not InstanceState.STOPPED:
+        return f"it is {case.instance.state}"
+    if case.machine.id not in case.judge.down_by_us:
+        return "it was not us who stopped it"
+    was = case.attempt.before
+    if all(i.volumes != was.volumes or i.launched_at != was.launched_at for i in (case.before, case.instance)):
+        return "it was started, or its disks were changed, since we stopped it"
+    return None
+
+
+def one_copy_at_a_time(case: Case) -> str | None:
+    """No disk is copied again for one attempt while a copy of it is on its way or complete."""
+    copies = [copy for copy in case.world.cloud.copies if case.attempt is not None and copy.shown.tags.get("idle-reaper:attempt") == case.attempt.id]
+    standing = {copy.shown.volume for copy in copies if copy.ends is not SnapshotState.FAILED or case.now < copy.until}
+    return "every disk of it has its copy already" if standing >= set(case.instance.volumes) else None
+
+
+def ends_by_policy(case: Case) -> str | None:
+    """What ends a machine is written in the policy that is in force for it now, and nowhere else."""
+    if case.settings.broken is not None:
+        return "the newest configuration is refused"
+    if case.terms is None or case.terms.mode != "enforce" or case.terms.action != "terminate":
+        return "its policy does not say so"
+    if case.attempt is None or case.attempt.action.value != "terminate":
+        return "what was begun on it was not to end it"
+    if case.attempt.policy != case.terms.tag:
+        return f"it was stopped under {case.attempt.policy}, and it is under {case.terms.tag} now"
+    return None
+
+
+def nothing_bars_its_end(case: Case) -> str | None:
+    if _end_protected(case):
+        return "it is protected from being ended"
+    protected = case.world.cloud.stop_protected.get(case.machine.id, False)
+    if protected is not False and case.now - case.judge.stop_protection_since.get(case.machine.id, -1e9) > READ_TO_CALL:
+        return "its stop protection is on, or cannot be read"
+    if case.instance.managed_by is not None or case.machine.id in case.world.cloud.hidden_owners:
+        return "a group owns it"
+    return None
+
+
+def every_disk_kept(case: Case) -> str | None:
+    """Each disk has a complete copy that was begun after the machine was down: nothing was written since."""
+    down = next((stop.at for stop in reversed(case.judge.stops) if stop.machine is case.machine), None)
+    if down is None:
+        return "it was not us who stopped it"
+    disks = set(case.instance.volumes) & set(case.before.volumes)  # one that came a moment ago could not be known
+    for volume in sorted(disks):
+        good = [
+            copy for copy in case.world.cloud.copies
+            if copy.shown.volume == volume and copy.of == case.machine.id and copy.began > down and copy.at(case.now).state is SnapshotState.COMPLETED
+        ]  # fmt: skip
+        if not good:
+            return f"{volume} has no complete copy of after the stop"
+    return None
+
+
+def untouched_since_the_stop(case: Case) -> str | None:
+    """Somebody who writes a tag on a machine that we stopped still cares for it."""
+    if case.attempt is None:
+        return None
+    was = {key: value for key, value in case.attempt.before.tags.items() if not key.startswith("idle-reaper:")}
+    for instance in (case.before, case.instance):
+        if {key: value for key, value in instance.tags.items() if not key.startswith("idle-reaper:")} == was:
+            return None
+    return "its tags were changed since we stopped it"
+
+
+SNAPSHOT_RULES: tuple[Rule, ...] = (step_enforced, kill_switch, leads_now, in_scope, still_down, one_copy_at_a_time)
+END_RULES: tuple[Rule, ...] = (
+    step_enforced, kill_switch, breaker, leads_now, read_afresh, in_scope, not_claimed, not_protected, not_snoozed, still_down, ends_by_policy,
+    nothing_bars_its_end, every_disk_kept, untouched_since_the_stop,
+)  # fmt: skip
+
 START_RULES: tuple[Rule, ...] = (start_enforced, led, read_afresh, one_call_per_intent, in_scope, started_only_ours_once, within_budgets)
 
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "stop": STOP_RULES, "hibernate": STOP_RULES, "start": START_RULES, "snapshot": SNAPSHOT_RULES, "terminate": END_RULES,
+}  # fmt: skip
 
 def until_of(text: str) -> datetime | None:
     """When a keep-until tag ends, as people mean it; None: unreadable, which protects for ever."""

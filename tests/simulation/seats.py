@@ -54,7 +54,7 @@ class Trap:
             raise Crash(name)
         if name.startswith("store."):
             raise StoreError("database is locked")
-        if name in ("cloud.stop", "cloud.start"):
+        if name in ("cloud.stop", "cloud.start", "cloud.hibernate", "cloud.terminate", "cloud.snapshot"):
             raise AnswerLost(f"{name}: the connection was cut")
         raise Unreachable(f"{name}: no route to host")
 

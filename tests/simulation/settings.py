@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, time
 from zoneinfo import ZoneInfo
 
-ACCOUNT = "111122223333"
+ACCOUNTS = ("111122223333", "444455556666")
 REGIONS = ("eu-west-1", "us-east-1")
 
 
@@ -31,6 +31,7 @@ class Terms:
     tag: str
     mode: str = "enforce"
     action: str = "stop"
+    hibernate_else: str = "stop"
     idle_for: float = 1800.0
     held_for: float = 5400.0
     wait: float = 600.0
@@ -43,6 +44,11 @@ class Terms:
     snooze_up_to: float = 5 * 86_400.0
     scarce: tuple[str, ...] = ()
     orchestrator: str = "hold"
+
+    @property
+    def takes(self) -> bool:
+        """Whether it takes machines away, and does not only report."""
+        return self.action != "report"
 
     def waits(self, cause: str) -> tuple[float, Hours | None]:
         return (self.ended_wait, None) if cause == "job-ended" else (self.wait, self.quiet)
@@ -75,7 +81,7 @@ class Settings:
     def text(self) -> str:
         lines = [
             "schema = 1", 'name = "sim"', f'mode = "{self.mode}"', f'cycle = "{self.cycle:.0f}s"',
-            "[clouds.aws]", f'accounts = ["{ACCOUNT}"]', f"regions = {_list(REGIONS)}",
+            "[clouds.aws]", f"accounts = {_list(ACCOUNTS)}", 'role = "idle-reaper"', f"regions = {_list(REGIONS)}",
             "[gang]", 'same = ["tag:job-group", "placement-group"]',
             "[scope]", 'tags = { team = ["ml"] }', f"verbs = {_list(self.verbs)}",
         ]  # fmt: skip
@@ -107,6 +113,7 @@ def _policy(name: str, terms: Terms, also: str | None) -> list[str]:
         f'idle = {{ for = "{terms.idle_for:.0f}s", held_for = "{terms.held_for:.0f}s", gpu_at_most = "5%" }}',
         f'warn = {{ for = "{terms.wait:.0f}s", via = {_list(terms.via)}{quiet} }}', f'min_age = "{terms.min_age:.0f}s"',
         f'local_nvme = "{terms.local_nvme}"', f'snooze = {{ up_to = "{terms.snooze_up_to:.0f}s" }}', f'orchestrator = "{terms.orchestrator}"',
+        f'hibernate_else = "{terms.hibernate_else}"',
     ]  # fmt: skip
     if terms.ended_for is not None:
         lines.append(f'job_ended = {{ for = "{terms.ended_for:.0f}s", warn = "{terms.ended_wait:.0f}s", quiet = "ignore" }}')

@@ -54,7 +54,7 @@ Life = Iterator[tuple[float, Doing]]
 @dataclass(frozen=True, slots=True)
 class Seen:
     """
-    What a perfect sampler saw in one window; host figures are of its busiest minute. ``held``, ``job``, ``launcher`` and
+    What a perfect sampler saw in one window; host figures are of its busiest minute. ``held``: at any time in it. ``job``, ``launcher`` and
     ``ended_age`` (of the newest job, since its boot) are as at the end.
     """
 
@@ -237,7 +237,7 @@ class Track:
     def seen(self, a: float, b: float) -> Seen:
         n, span = self.gpus, max(b - a, 1e-3)
         peak, mean = [0.0] * n, [0.0] * n
-        most = [0.0] * 5
+        most, held = [0.0] * 5, False
         i = self._index(a)
         self.reach(b)
         minute = min(60.0, span)
@@ -247,6 +247,7 @@ class Track:
                 peak[g] = max(peak[g], doing.gpu)
                 mean[g] += doing.gpu * part / span
             share = min(1.0, part / minute)
+            held = held or doing.held
             most = [max(m, v * share) for m, v in zip(most, (doing.cpu, doing.disk, doing.net, doing.wait, doing.cores), strict=True)]
             i += 1
         last = self._index(b - 1e-6)
@@ -254,4 +255,4 @@ class Track:
         job, age = doing.job, None
         if job is None and before is not None:
             job, age = before[0], b - before[1] if doing.launcher is None else b - self._starts[last]
-        return Seen(tuple(peak), tuple(mean), *most, doing.held, job, doing.launcher, age)
+        return Seen(tuple(peak), tuple(mean), *most, held, job, doing.launcher, age)

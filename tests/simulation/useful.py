@@ -66,7 +66,7 @@ class Usefulness:
         over = 0.0
         for m in (machine, *self.judge.mates(machine)):
             terms = self._terms(m)
-            if terms is None or terms.action != "stop" or m.track.at(now).work:  # who works has fifteen minutes at the least
+            if terms is None or not terms.takes or m.track.at(now).work:  # who works has fifteen minutes at the least
                 return False
             worked, held = m.track.worked_until(now), m.track.held_until(now)
             spans = [max(worked, held) + terms.idle_for, worked + terms.held_for]
@@ -84,14 +84,18 @@ class Usefulness:
         world, judge, now = self.world, self.judge, self.world.clock.t
         settings, instance = world.settings, self.world.cloud.machines[machine.id]
         terms = self._terms(machine)
-        if terms is None or terms.mode != "enforce" or terms.action != "stop" or settings.mode != "enforce" or settings.broken is not None:
+        if terms is None or terms.mode != "enforce" or not terms.takes or settings.mode != "enforce" or settings.broken is not None:
             return "policy"
         if judge.brake_since is not None:
             return "the kill switch"
-        if machine.quirks & {"no-agent", "shared-token", "spot", "managed", "scarce", "orchestrator", "local-disk", "two-policies", "launch-unknown"}:
+        if machine.quirks & {"no-agent", "shared-token", "spot", "managed", "scarce", "orchestrator", "local-disk", "two-policies", "launch-unknown", "end-protected", "hidden-owner", "capacity-block", "reserved", "bad-key"}:
             return "what it is"
         if machine.agent is None or (machine.agent.hook not in (None, "ok")):
             return "its hook"
+        if terms.action == "hibernate" and terms.hibernate_else == "hold" and instance.hibernation is not True:
+            return "it cannot hibernate"
+        if terms.action == "terminate" and machine.id in world.cloud.end_protected:
+            return "termination protection"
         if instance.tags.get("team") != "ml" or world.cloud.stop_protected.get(machine.id, False) is not False:
             return "scope or stop protection"
         claims = [v for k, v in instance.tags.items() if k.casefold() == "reaper"]

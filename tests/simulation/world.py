@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from reaper.errors import ConfigurationError, NotDelivered, ReaperError
-from reaper.model.kinds.instance import InstanceState
+from reaper.model.kinds.instance import Hindrance, InstanceState
 from reaper.model.mark import Stage
 from reaper.model.resource import ResourceId
 from reaper.ports import Message, Token
@@ -71,8 +71,12 @@ class World:
         self.people: Any = self._seat_of_people()
         for instance in fleet.instances:
             self.cloud.put(instance)
-            if "stop-protected" in self.machines[instance.id].quirks:
+            quirks = self.machines[instance.id].quirks
+            if "stop-protected" in quirks:
                 self.cloud.stop_protected[instance.id] = self.dice.choice((True, True, None))
+            for quirk, which in (("end-protected", self.cloud.end_protected), ("hidden-owner", self.cloud.hidden_owners), ("bad-key", self.cloud.bad_keys)):
+                if quirk in quirks:
+                    which.add(instance.id)
         self.tokens = {id: Token(f"t{n}", b"", fleet.base, id) for n, id in enumerate(self.machines)}
         self.shared_token = Token("shared", b"", fleet.base, None)
         for machine in self.machines.values():
@@ -186,7 +190,9 @@ class World:
         try:
             self.processes[name] = processes.start(self, name, self.clock, self.cloud, self.store, self.memory, self.state, off)
         except (ConfigurationError, ReaperError) as error:
-            self.say(f"{name} does not start: {str(error)[:90]}")
+            self.say(f"{name} does not start: {str(error)[:300]}")
+            if isinstance(error, ConfigurationError) and self.settings.broken is None:
+                self.judge.accuse("unbroken", f"a configuration that is whole is refused: {error}")
             self.processes.pop(name, None)
             return False
         self.say(f"{name} is started")
@@ -308,10 +314,12 @@ class World:
     def _went(self, resource: ResourceId, verb: str) -> None:
         machine, t, who = self.machines[resource], self.clock.t, self.actor
         self.actor = "people"
-        if verb == "stop":
+        if verb == "terminate":
+            self.judge.ended(machine)
+        elif verb in ("stop", "hibernate"):
             machine.comes_back = machine.track.turn_off(t)
             machine.clone = None
-            takes = self.dice.uniform(15.0, 150.0)
+            takes = self.dice.uniform(15.0, 150.0) * (4.0 if verb == "hibernate" else 1.0)
             self.after(takes, lambda: self._settle(resource, InstanceState.STOPPING, InstanceState.STOPPED))
             self.judge.went_down(machine, who)
             if who != "people":
@@ -328,7 +336,14 @@ class World:
     def _boot(self, machine: Machine) -> None:
         if self.cloud.machines[machine.id].state is not InstanceState.PENDING:
             return
-        self.cloud.change(machine.id, state=InstanceState.RUNNING)
+        if self.dice.random() < self.cloud.weather.bounces:
+            self.count("start bounces")
+            self.cloud.change(
+                machine.id, state=InstanceState.STOPPED, changed_at=self.clock.now(), state_reason="Client.InternalError", fell_back=Hindrance.KEY
+            )
+            self.say(f"{machine.life} {machine.id.native} falls back to stopped")
+            return
+        self.cloud.change(machine.id, state=InstanceState.RUNNING, state_reason=None, fell_back=None)
         machine.track.turn_on(self.clock.t, self.dice.uniform(60.0, 200.0))
         machine.comes_back = None
         self.judge.came_up(machine)
