@@ -5,7 +5,7 @@ A failed place keeps its last listing with its age; an empty answer where there 
 resources is a failure until it was seen twice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -13,6 +13,9 @@ from reaper.errors import CloudError
 from reaper.model.kinds.instance import Instance, InstanceState
 from reaper.model.resource import Place, ResourceId
 from reaper.ports import Cloud, KeptListing, Ledger, Listed, Store
+
+MISSED = timedelta(minutes=15)
+"""How long a machine that was up, and that a good listing no longer shows, is taken for there and unknown: pages get lost."""
 
 LEFT_OUT = timedelta(days=1)
 """How long a place with machines that nobody lists any more is held as failed before it is forgotten."""
@@ -52,6 +55,7 @@ def refresh(clouds: Sequence[Cloud], store: Store, now: datetime, before: Invent
     known = before if before is not None else kept(store)
     listings = dict(known.listings)
     problems: list[str] = []
+    told: list[Instance] = []
     for cloud in clouds:
         try:
             answers = cloud.list()
@@ -64,7 +68,8 @@ def refresh(clouds: Sequence[Cloud], store: Store, now: datetime, before: Invent
         for answer in answers:
             old = known.listings.get(answer.place)
             if answer.skipped is None:
-                listings[answer.place] = merged(old, answer, now)
+                listings[answer.place] = merged(old, answer, now, known.ledgers)
+                told += answer.instances if listings[answer.place].failed is None else ()
             elif old is not None and old.instances:
                 listings[answer.place] = replace(old, failed=answer.skipped)
             else:
@@ -79,24 +84,31 @@ def refresh(clouds: Sequence[Cloud], store: Store, now: datetime, before: Invent
                 else:
                     listings[place] = replace(listing, failed="no longer listed: is its region still configured?")
     ledgers = dict(known.ledgers)
-    for listing in listings.values():
-        if listing.failed is None:
-            for instance in listing.instances:
-                ledgers[instance.id] = seen(ledgers.get(instance.id), instance, now)
+    for instance in told:
+        ledgers[instance.id] = seen(ledgers.get(instance.id), instance, now)
     changed = tuple(ledgers[i] for i in ledgers if ledgers[i] != known.ledgers.get(i))
     store.save_listings(tuple(listings.values()), changed, tuple(known.listings.keys() - listings.keys()))
     return Inventory(listings, ledgers, tuple(problems))
 
 
-def merged(old: KeptListing | None, answer: Listed, now: datetime) -> KeptListing:
-    """A place's listing after one more answer."""
+def merged(old: KeptListing | None, answer: Listed, now: datetime, ledgers: Mapping[ResourceId, Ledger]) -> KeptListing:
+    """
+    A place's listing after one more answer. A machine that was up and is left out of it stays for a while, in a state that is
+    not known: were it taken for gone at once, a page that got lost would let the rest of its job be stopped.
+    """
     if answer.failed is not None:
         if old is None:
             return KeptListing(answer.place, (), now, failed=answer.failed)
         return replace(old, failed=answer.failed)
     if old is not None and old.instances and not answer.instances and not old.empty_once:
         return replace(old, failed="it answered with nothing where there were machines", empty_once=True)
-    return KeptListing(answer.place, answer.instances, now)
+    told = {instance.id for instance in answer.instances}
+    missed = tuple(
+        replace(instance, state=InstanceState.UNKNOWN)
+        for instance in (old.instances if old is not None else ())
+        if instance.id not in told and instance.state.counts and instance.id in ledgers and now - ledgers[instance.id].last_seen_at < MISSED
+    )
+    return KeptListing(answer.place, (*answer.instances, *missed), now)
 
 
 def seen(ledger: Ledger | None, instance: Instance, now: datetime) -> Ledger:

@@ -58,6 +58,11 @@ def natives(inventory):
     return sorted(id.native for id in inventory.instances)
 
 
+def shown(inventory):
+    """Those that the newest listing told of."""
+    return sorted(id.native for id, (one, _) in inventory.instances.items() if one.state is not InstanceState.UNKNOWN)
+
+
 def test_a_failed_place_keeps_its_listing_with_its_age(store):
     *_, last = over(store, (listed("i-01", "i-02"),), (failed(),), (failed(),))
 
@@ -69,7 +74,7 @@ def test_a_failed_place_keeps_its_listing_with_its_age(store):
 def test_a_failed_place_changes_nothing_for_another(store):
     *_, last = over(store, (listed("i-01"), listed("i-02", place=THERE)), (failed(), listed("i-03", place=THERE)))
 
-    assert natives(last) == ["i-01", "i-03"]
+    assert shown(last) == ["i-01", "i-03"]
     assert (last.listings[THERE].failed, last.listings[THERE].listed_at) == (None, NOW + MINUTE)
 
 
@@ -84,7 +89,7 @@ def test_an_empty_answer_where_there_were_machines_is_a_failure_until_it_was_see
 
     assert (natives(once), once.listings[HERE].listed_at) == (["i-01"], NOW)
     assert "nothing" in once.listings[HERE].failed
-    assert (natives(twice), twice.listings[HERE].failed) == ([], None)
+    assert (shown(twice), twice.listings[HERE].failed) == ([], None)
 
 
 def test_machines_that_were_back_in_between_make_the_next_empty_answer_the_first(store):
@@ -97,7 +102,7 @@ def test_machines_that_were_back_in_between_make_the_next_empty_answer_the_first
 def test_a_failure_between_two_empty_answers_is_no_sight_of_machines(store):
     *_, last = over(store, (listed("i-01"),), (listed(),), (failed(),), (listed(),))
 
-    assert (natives(last), last.listings[HERE].failed) == ([], None)
+    assert (shown(last), last.listings[HERE].failed) == ([], None)
 
 
 def test_an_empty_answer_where_there_was_nothing_is_an_answer(store):
@@ -196,10 +201,10 @@ def test_the_age_of_a_machine_does_not_begin_anew_with_our_restart():
 
 
 def test_one_answer_is_merged_without_a_store():
-    old = merged(None, listed("i-01"), NOW)
+    old = merged(None, listed("i-01"), NOW, {})
 
-    assert merged(old, failed(), NOW + MINUTE) == replace(old, failed=THROTTLED)
-    assert merged(merged(old, failed(), NOW), listed("i-01"), NOW + MINUTE).failed is None
+    assert merged(old, failed(), NOW + MINUTE, {}) == replace(old, failed=THROTTLED)
+    assert merged(merged(old, failed(), NOW, {}), listed("i-01"), NOW + MINUTE, {}).failed is None
 
 
 def test_a_region_left_out_on_purpose_is_no_place_and_one_that_had_machines_is_held(store):
@@ -211,3 +216,34 @@ def test_a_region_left_out_on_purpose_is_no_place_and_one_that_had_machines_is_h
     assert before.failed == ()
     assert held.listings[HERE].failed == "policy denies this region"
     assert natives(held) == ["i-1"]
+
+
+def test_a_running_machine_that_a_good_listing_leaves_out_stays_for_a_while_and_nobody_knows_how(store):
+    first, *later = over(store, (listed("i-01", "i-02"),), *[(listed("i-01"),)] * 4, every=5 * MINUTE)
+
+    assert natives(first) == ["i-01", "i-02"]
+    assert [natives(one) for one in later] == [["i-01", "i-02"]] * 2 + [["i-01"]] * 2
+    left_out = later[0].instances[resource("i-02")][0]
+    assert (left_out.state, left_out.state.counts) == (InstanceState.UNKNOWN, True)
+    assert later[1].ledgers[resource("i-02")].last_seen_at == NOW, "being left out is no sight of it"
+
+
+def test_what_was_down_or_is_told_to_be_gone_does_not_linger(store):
+    down = Listed(HERE, (instance("i-01"), instance("i-02", state=InstanceState.STOPPED)))
+    *_, last = over(store, (down,), (listed("i-01"),))
+
+    assert natives(last) == ["i-01"]
+
+
+def test_a_machine_that_was_left_out_once_is_known_again_as_soon_as_it_is_told_of(store):
+    *_, last = over(store, (listed("i-01", "i-02"),), (listed("i-01"),), (listed("i-01", "i-02"),))
+
+    assert shown(last) == ["i-01", "i-02"]
+    assert last.ledgers[resource("i-02")].last_seen_at == NOW + 2 * MINUTE
+
+
+def test_a_process_that_begins_while_a_machine_is_left_out_takes_it_for_there_as_well(store):
+    over(store, (listed("i-01", "i-02"),), (listed("i-01"),))
+    anew = refresh((Answers((listed("i-01"),)),), store, NOW + 2 * MINUTE)
+
+    assert natives(anew) == ["i-01", "i-02"]

@@ -53,11 +53,13 @@ def plan(world: World) -> None:
         world.message_takes = (0.0, dice.choice((0.3, 9.0)))
         world.cloud.weather = CloudWeather(
             latency=(0.05, dice.choice((0.5, 2.0))), slow=dice.choice((0.0, 0.02)), throttled=dice.choice((0.0, 0.01, 0.05)), lost=dice.choice((0.0, 0.1)),
-            refused=dice.choice((0.0, 0.1)), empty=dice.choice((0.0, 0.01)), ignored=dice.choice((0.0, 0.05)), get_lag=dice.choice((0.0, 2.0)),
+            refused=dice.choice((0.0, 0.1)), empty=dice.choice((0.0, 0.01)), partial=dice.choice((0.0, 0.01, 0.03)), ignored=dice.choice((0.0, 0.05)), get_lag=dice.choice((0.0, 2.0)),
             stock_out=dice.choice((0.0, 0.3)), bounces=dice.choice((0.0, 0.2)), snapshots_fail=dice.choice((0.0, 0.2)),
         )  # fmt: skip
     if "ignored" in world.fleet.focus:
         world.cloud.weather = replace(world.cloud.weather, ignored=0.3, refused=0.4)
+    if "partial" in world.fleet.focus:
+        world.cloud.weather = replace(world.cloud.weather, partial=0.1)
     if "lost" in world.fleet.focus:
         world.cloud.weather = replace(world.cloud.weather, lost=0.5)
     if "region-at-first" in world.fleet.focus or (weather == 2 and dice.random() < 0.05):

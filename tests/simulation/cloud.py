@@ -41,6 +41,7 @@ class CloudWeather:
     refused: float = 0.0
     place_fails: float = 0.0
     empty: float = 0.0
+    partial: float = 0.0  # listings that leave machines out and do not say so
     list_lag: float = 0.0
     get_lag: float = 0.0
     ignored: float = 0.0  # verbs that are accepted and come to nothing
@@ -120,7 +121,11 @@ class SimCloud:
                 answers.append(Listed(place))
                 continue
             shown = (self.as_it_was(id, now - lag) for id in self.machines if _place(id) == place)
-            answers.append(Listed(place, tuple(m for m in shown if m.state is not InstanceState.TERMINATED)))
+            told = [m for m in shown if m.state is not InstanceState.TERMINATED]
+            if self.rng.random() < weather.partial and len(told) > 1:
+                self.counted("partial listing")
+                told = told[: self.rng.randrange(1, len(told))]  # the later pages got lost
+            answers.append(Listed(place, tuple(told)))
         return tuple(answers)
 
     def get(self, who: str, resource: ResourceId) -> Instance:
