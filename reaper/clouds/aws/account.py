@@ -59,6 +59,7 @@ class Account:
         self._given = {key: text for key in ("owner", "project", "environment") if (text := getattr(settings, key)) is not None} or None
         self._spots = Spots()
         self._type_of: dict[str, str] = {}
+        self._listed: dict[str, tuple[Instance, ...]] = {}
         self._clock = clock
         self._page_size = page_size
         self.nominated = Nominated(self, clock, commitments=prices.asks)
@@ -135,6 +136,7 @@ class Account:
         client = self.reads(region)
         # a machine that moves between pages while they are read comes twice: the later page is the newer
         found: dict[ResourceId, Instance] = {}
+        before = {instance.id: instance for instance in self._listed.get(region, ())}
         pages = client.get_paginator("describe_instances").paginate(PaginationConfig={"PageSize": self._page_size}, **unhidden(client))
         for page in self._each(doing, pages):
             raws = machines_of(page, account)
@@ -142,8 +144,12 @@ class Account:
             self._spots.learn(self, region, raws, self._clock.monotonic())
             for raw in raws:
                 instance = self._parse(raw, account, region)
+                known = before.get(instance.id)
+                # one that did not change is kept as it was: two whole fleets would else be in memory at once
+                instance = known if known == instance else instance
                 found[instance.id] = instance
-        return tuple(i for i in found.values() if i.state is not InstanceState.TERMINATED)
+        self._listed[region] = tuple(i for i in found.values() if i.state is not InstanceState.TERMINATED)
+        return self._listed[region]
 
     def get(self, resource: ResourceId) -> Instance:
         """A terminated machine is still read while EC2 remembers it (about an hour)."""
