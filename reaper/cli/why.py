@@ -81,6 +81,14 @@ class Told:
         return last if last is not None and last.action.stops and not running else None
 
 
+    @property
+    def noted(self) -> str | None:
+        """What the rules noted when its countdown began, with what only the cloud could tell then; None: nothing, or there is no countdown."""
+        if self.mark is None:
+            return None
+        return next((entry.evidence["noted"] for entry in self.entries if "noted" in entry.evidence and entry.at >= self.mark.nominated_at), None)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID", help="whole id, native id or name of a machine")
 
@@ -172,6 +180,7 @@ def document(told: Told, now: datetime) -> dict[str, Any]:
         "gang": facts.gang if facts is not None else None,
         "findings": [_finding(f) for f in decision.findings] if decision is not None else [],
         "mark": _mark(told, now),
+        "noted": told.noted,
         "snoozes": [{"until": screen.iso(s.until), "who": s.who, "reason": s.reason, "made_at": screen.iso(s.created_at)} for s in told.snoozes],
         "reports": [_report(seen, now) for seen in told.reports],
         **whose.document(told.reports[0] if told.reports else None),
@@ -304,7 +313,7 @@ def _countdown(told: Told, now: datetime) -> list[str]:
         line += f"; due since {screen.when(mark.due_at)}" + (f", {told.look}" if told.look else "")
     elif told.due_at is not None:
         line += f"; due at the earliest {screen.when(told.due_at)}, in {span_text(told.due_at - now)}"
-    return [line]
+    return [line] if told.noted is None else [line, f"noted: {told.noted}"]
 
 
 def _show_findings(decision: Decision, console: "Console") -> None:

@@ -315,6 +315,9 @@ class Cycle:
             for finding in decision.findings:
                 if finding.kind is FindingKind.NOMINATE:
                     evidence |= {"value": finding.value or "", "limit": finding.limit or ""}
+        if decision is not None and event.change in (MarkChange.NOMINATED, MarkChange.WARNED):
+            noted = "; ".join(finding.because for finding in decision.findings if finding.kind is FindingKind.NOTE)
+            evidence |= {"noted": noted} if noted else {}
         kind = AuditKind(event.change.value) if event.change is not MarkChange.DONE else AuditKind.CLEARED
         return AuditEntry(this.now, kind, "reaper", event.because, mark.resource, mark.action.value, evidence=evidence)
 
