@@ -103,13 +103,17 @@ class Cloud(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """One permission tried in one account, without doing anything. ``allowed`` None: not tried or not known, for the reason in ``because``."""
+    """
+    One permission tried in one account, without doing anything. ``allowed`` None: not tried or not known, for the reason in
+    ``because``. ``optional``: a denial of it does no harm.
+    """
 
     account: str
     permission: str
     document: str
     allowed: bool | None
     because: str
+    optional: bool = False
 
 
 class Prober(Protocol):

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from reaper.clouds.aws.cloud import AwsCloud
 from tests.clouds.conftest import rid
 from tests.fakes.clock import ManualClock
-from tests.fakes.faults import Faults, refuse, replies
+from tests.fakes.faults import Faults, refuse, refuse_json, replies
 from tests.fakes.moto_ec2 import MotoEc2
 
 Make = Callable[..., AwsCloud]
@@ -107,7 +107,8 @@ def test_plans_are_asked_for_once_an_hour_in_their_own_region_and_every_page_of_
 def test_one_that_cannot_be_read_is_not_known_said_once_and_in_nobodys_way(
     make_cloud: Make, moto: MotoEc2, faults: Faults, operation: str, code: str
 ) -> None:
-    faults.on(operation, refuse(code, status=500 if code.startswith("Internal") else 400), times=9)
+    says = refuse if operation == "DescribeReservedInstances" else refuse_json
+    faults.on(operation, says(code, status=500 if code.startswith("Internal") else 400), times=9)
     cloud = make_cloud("us-east-1", price_list=True)
 
     with capture_logs() as said:

@@ -25,7 +25,7 @@ NEEDS = (
     Permission("ec2:DeleteTags", ACTOR, "take its own tags off again", on=_MACHINES, probe="delete_tags"),
     Permission("kms:CreateGrant", ACTOR, "start machines whose disks are encrypted with a key of yours", on="arn:{partition}:kms:*:*:key/*"),
     Permission("ec2:DescribeSnapshots", READER, "verify snapshots before anything relies on them", probe="describe_snapshots"),
-    Permission("ec2:CreateSnapshot", SNAPSHOTS, "snapshot the disks of a stopped machine"),
+    Permission("ec2:CreateSnapshot", SNAPSHOTS, "snapshot the disks of a stopped machine", probe="create_snapshot"),
     Permission("ec2:TerminateInstances", TERMINATE, "end a machine whose last snapshot is verified", on=_MACHINES, probe="terminate_instances"),
 )
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from reaper.clouds.aws.account import Account
 
 NEEDS = (
-    Permission("ec2:DescribeReservedInstances", READER, "say where a stop saves nothing", probe="describe_reserved_instances"),
-    Permission("savingsplans:DescribeSavingsPlans", READER, "say where a stop may save nothing; without it, that is not known"),
+    Permission("ec2:DescribeReservedInstances", READER, "say where a stop saves nothing", probe="describe_reserved_instances", optional=True),
+    Permission("savingsplans:DescribeSavingsPlans", READER, "say where a stop may save nothing", optional=True),
 )
 
 KEPT_S = 3600.0
