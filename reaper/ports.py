@@ -89,7 +89,7 @@ class Cloud(Protocol):
         ...
 
     def snapshots(self, resource: ResourceId, key: str) -> tuple[Snapshot, ...]:
-        """A read: the snapshots whose tag ``idle-reaper:attempt`` is ``key``, oldest first."""
+        """A read: the snapshots whose tag ``idle-reaper:attempt`` is ``key``, oldest first, each with what its disk is now."""
         ...
 
     def tag(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:

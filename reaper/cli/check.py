@@ -198,7 +198,9 @@ def _holding(configuration: Configuration, now: datetime) -> tuple[Protection, .
 
 
 def _budgets(configuration: Configuration) -> tuple[tuple[str, CountBudget], ...]:
-    return ("stops", configuration.budgets.stops), ("starts", configuration.budgets.starts)
+    budgets, verbs = configuration.budgets, configuration.scope.verbs
+    wanted = {"stops": True, "starts": True, "snapshots": "snapshot" in verbs, "deletes": "terminate" in verbs}
+    return tuple((name, getattr(budgets, name)) for name, told in wanted.items() if told)
 
 
 def _limits(budget: CountBudget) -> dict[str, int | float | str]:

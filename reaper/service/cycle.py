@@ -165,14 +165,12 @@ class Cycle:
         self, began: float, this: _Pass, rows: Sequence[Row], plan: Plan, configuration: Configuration, *, jumps: Sequence[Jump],
         results: tuple[Result, ...] = (), settled: tuple[Attempt, ...] = (), refused: str | None = None, lost: tuple[losses.LostWork, ...] = (),
     ) -> CycleResult:  # fmt: skip
-        stops = budgets.limits(
-            configuration.budgets.stops, self._debits(), self._clock.now(), running_in_scope(this.gathering, configuration)
-        )
+        left = budgets.left(configuration.budgets, self._debits(), self._clock.now(), running_in_scope(this.gathering, configuration))
         return CycleResult(
             at=this.now, took=timedelta(seconds=self._clock.monotonic() - began), rows=tuple(rows), plan=plan,
             inventory=self._inventory or Inventory(), results=results, settled=settled, events=tuple(this.events), jumps=tuple(jumps),
             mode=configuration.mode, configuration_refused=refused, brake=self._brakes.engaged(),
-            budget_left={("stop", limit.window): limit.left for limit in stops}, lost=lost,
+            budget_left=left, lost=lost,
         )  # fmt: skip
 
     def brake(self) -> str | None:

@@ -110,6 +110,10 @@ class Recipes:
         verified = _verified(attempt, fresh, snapshots)
         if verified is None:
             raise NotNow("its snapshots are not complete yet")
+        for one in verified:
+            wrong = _wrong(one)
+            if wrong is not None:
+                return self._settler.close(attempt, Outcome.FAILED, f"stopped, and its snapshot proves nothing: {wrong}", fresh), 0
         if attempt.action is Action.STOP_AND_SNAPSHOT:
             return self._settler.close(attempt, Outcome.DONE, f"stopped, and snapshotted: {_names(verified)}", fresh), 0
         return self._end(attempt, cloud, terms, verified), 0
@@ -266,6 +270,29 @@ def _verified(attempt: Attempt, machine: Instance, snapshots: Sequence[Snapshot]
             return None
         found.append(one)
     return tuple(found) if found else None
+
+
+def _wrong(snapshot: Snapshot) -> str | None:
+    """
+    Why a complete snapshot is not a copy of its disk: whatever is wrong with it, nothing may rely on it, and a second one would
+    be no better. Raises NotNow where that cannot be told.
+    """
+    told = snapshot.tags.get(f"{OWN_TAG_PREFIX}disk")
+    if told != snapshot.volume:
+        return f"{snapshot.id} is of {snapshot.volume}, and was taken as one of {told or 'a disk that its tags do not name'}"
+    for what, has, wanted in (
+        ("GiB", snapshot.size_gib, snapshot.disk_gib), ("encryption", snapshot.encrypted, snapshot.disk_encrypted),
+    ):  # fmt: skip
+        if has is None or wanted is None:
+            raise NotNow(f"{what} of {snapshot.id} and of {snapshot.volume} cannot both be read")
+        if has != wanted:
+            words = f"{has} GiB and its disk {wanted} GiB" if what == "GiB" else f"{_encrypted(has)} and its disk {_encrypted(wanted)}"
+            return f"{snapshot.id} of {snapshot.volume} is {words}"
+    return None
+
+
+def _encrypted(is_so: object) -> str:
+    return "encrypted" if is_so else "not encrypted"
 
 
 def _names(snapshots: Sequence[Snapshot]) -> str:

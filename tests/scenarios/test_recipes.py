@@ -12,7 +12,7 @@ from reaper.errors import AnswerLost, Denied, TooSoon
 from reaper.model.kinds.instance import InstanceState, Protections
 from reaper.model.kinds.snapshot import SnapshotState
 from reaper.model.plan import Outcome
-from reaper.model.policy import IdleTerms, Mode, Scope, Selector, Warn
+from reaper.model.policy import Budgets, CountBudget, IdleTerms, Mode, Scope, Selector, Warn
 from tests.scenarios.world import World, configuration, policy
 
 DISKS = ("vol-a", "vol-b", "vol-c")
@@ -69,6 +69,48 @@ def test_hibernating_and_stopping_share_one_budget(tmp_path: Path) -> None:
     world.run(22)
 
     assert len(world.cloud.verbs()) == 1
+
+
+def limited(world: World, **budgets: CountBudget) -> None:
+    world.config = replace(world.config, budgets=replace(world.config.budgets, **budgets))
+
+
+@pytest.mark.parametrize("action", ["stop-and-snapshot", "terminate"])
+def test_snapshots_have_a_budget_of_their_own_beside_that_of_stops(tmp_path: Path, action: str) -> None:
+    """A machine counts once, however many disks it has; what only stops is not bound by it."""
+    world = world_of(tmp_path, action)
+    limited(world, snapshots=CountBudget(per_day=1))
+    world.add("i-a", volumes=DISKS)
+    world.add("i-b", volumes=DISKS)
+    open_protections(world)
+
+    world.run(30)
+
+    assert len({one.tags["idle-reaper:machine"] for one in world.cloud.snapshots_made}) == 1
+    assert [name for name, _ in world.cloud.verbs()].count("stop") == 1
+    assert any("budget of snapshots: per day: 1 of 1 used" in w.because for w in world.results[-1].plan.withheld)
+
+
+def test_ends_have_a_budget_of_their_own_which_binds_nothing_else(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "terminate")
+    limited(world, deletes=CountBudget(per_day=0))
+    ends, stops = world.config.policies[0], policy(action="stop", idle=world.config.policies[0].idle, warn=world.config.policies[0].warn)
+    world.config = replace(world.config, policies=(
+        replace(ends, when=Selector(tags={"phase": ("scratch",)})), replace(stops, name="stops", when=Selector(tags={"phase": ("work",)})),
+    ))  # fmt: skip
+    world.add("i-a", tags={"team": "ml", "phase": "scratch"})
+    world.add("i-b", tags={"team": "ml", "phase": "work"})
+    open_protections(world)
+
+    world.run(30)
+
+    assert [(name, id.native) for name, id in world.cloud.verbs()] == [("stop", "i-b")]
+    assert any("budget of deletes: per day: 0 of 0 used" in w.because for w in world.results[-1].plan.withheld)
+
+
+def test_whoever_configures_nothing_ends_five_machines_a_day_at_most() -> None:
+    assert Budgets().deletes == CountBudget(per_day=5)
+    assert Budgets().snapshots == CountBudget(per_day=20)
 
 
 # --- stop and snapshot ----------------------------------------------------------------------------------------------------
@@ -142,6 +184,105 @@ def test_no_more_than_four_snapshots_are_begun_in_a_cycle(tmp_path: Path) -> Non
     assert len(world.cloud.snapshots_made) <= first + 4
     world.run(4)
     assert attempt(world).outcome is Outcome.DONE
+
+
+def spoil(world: World, **changes: object) -> None:
+    """The newest snapshot of the last disk is not what was asked for."""
+    made = world.cloud.snapshots_made
+    made[-1] = replace(made[-1], **changes)  # type: ignore[arg-type]
+
+
+WRONG = [
+    pytest.param({"size_gib": 50}, "is 50 GiB and its disk 100 GiB", id="smaller than its disk"),
+    pytest.param({"disk_gib": 200}, "is 100 GiB and its disk 200 GiB", id="of a disk that was enlarged since"),
+    pytest.param({"encrypted": False}, "is not encrypted and its disk encrypted", id="encryption lost"),
+    pytest.param({"disk_encrypted": False}, "is encrypted and its disk not encrypted", id="not of this disk"),
+    pytest.param({"tags": "disk"}, "was taken as one of vol-other", id="tagged as one of another disk"),
+]
+
+
+def spoiled(world: World, changes: dict[str, object]) -> None:
+    if changes.get("tags") == "disk":
+        changes = {"tags": {**world.cloud.snapshots_made[-1].tags, "idle-reaper:disk": "vol-other"}}
+    spoil(world, **changes)
+
+
+@pytest.mark.parametrize("action", ["stop-and-snapshot", "terminate"])
+@pytest.mark.parametrize(("changes", "said"), WRONG)
+def test_a_complete_snapshot_that_is_no_copy_of_its_disk_is_a_failure_and_nothing_is_ended(
+    tmp_path: Path, action: str, changes: dict[str, object], said: str
+) -> None:
+    world = world_of(tmp_path, action)
+    world.cloud.snapshots_complete_after = 2
+    world.add("i-a", volumes=DISKS)
+    open_protections(world)
+    until_down(world)
+    spoiled(world, changes)
+    world.run(6)
+
+    assert "terminate" not in [name for name, _ in world.cloud.verbs()]
+    assert attempt(world).outcome is Outcome.FAILED
+    assert said in (attempt(world).detail or "")
+    assert len(world.cloud.snapshots_made) == len(DISKS)  # and no other is made in its place
+
+
+@pytest.mark.parametrize("unread", ["size_gib", "encrypted", "disk_gib", "disk_encrypted", "started_at"])
+def test_what_cannot_be_read_of_a_snapshot_or_its_disk_proves_nothing_and_is_waited_for(tmp_path: Path, unread: str) -> None:
+    world = world_of(tmp_path, "terminate")
+    world.cloud.snapshots_complete_after = 2
+    world.add("i-a", volumes=("vol-a",))
+    open_protections(world)
+    until_down(world)
+    (whole,) = world.cloud.snapshots_made
+    spoil(world, **{unread: None})
+    world.run(6)
+    held = [name for name, _ in world.cloud.verbs()]
+    spoil(world, **{unread: getattr(whole, unread)})
+    world.run(2)
+
+    assert "terminate" not in held
+    assert [name for name, _ in world.cloud.verbs()][-1] == "terminate"
+    assert attempt(world).outcome is Outcome.DONE
+
+
+@pytest.mark.parametrize("how", ["of another attempt", "of another disk", "older than the stop"])
+def test_another_snapshot_does_not_stand_for_ours(tmp_path: Path, how: str) -> None:
+    """However complete it is: what it holds is not what the disk held when we stopped the machine."""
+    world = world_of(tmp_path, "terminate")
+    world.cloud.snapshots_complete_after = 2
+    world.add("i-a", volumes=("vol-a",))
+    open_protections(world)
+    until_down(world)
+    (ours,) = world.cloud.snapshots_made
+    if how == "of another attempt":
+        spoil(world, tags={**ours.tags, "idle-reaper:attempt": "a-another"})
+    elif how == "of another disk":
+        spoil(world, volume="vol-other")
+    else:
+        spoil(world, started_at=ours.started_at - timedelta(hours=1))  # type: ignore[operator]
+    world.cloud.fail("snapshot", TooSoon("snapshot: too soon", "SnapshotCreationPerVolumeRateExceeded"), times=99)
+    world.run(6)
+
+    assert "terminate" not in [name for name, _ in world.cloud.verbs()]
+
+
+def test_snapshots_that_fail_again_and_again_end_the_attempt_and_nothing_else(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "terminate")
+    world.add("i-a", volumes=("vol-a",))
+    open_protections(world)
+    real = world.cloud.snapshot
+
+    def failing(*args: object) -> str:
+        world.cloud.snapshots_fail = {"vol-a"}
+        return real(*args)  # type: ignore[arg-type]
+
+    world.cloud.snapshot = failing  # type: ignore[method-assign, assignment]
+    until_down(world)
+    world.run(8)
+
+    assert [name for name, _ in world.cloud.verbs()] == ["stop", *["snapshot"] * 3]
+    assert attempt(world).outcome is Outcome.FAILED
+    assert "failed 3 times" in (attempt(world).detail or "")
 
 
 def test_a_machine_that_somebody_started_meanwhile_is_left_alone(tmp_path: Path) -> None:
