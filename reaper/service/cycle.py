@@ -135,7 +135,8 @@ class Cycle:
         for attempt in self.executor.carry_on(Terms(this.gathering, lease, jumps, refused)):
             if attempt.outcome is not None:
                 self._tell_result(attempt, this, configuration)
-        self._owed.step(this.gathering, lease, running_in_scope(this.gathering, configuration))
+                settled += (attempt,)
+        settled += self._owed.step(this.gathering, lease, running_in_scope(this.gathering, configuration))
         self._continuity.remember(configuration, self._clock.now())
         return self._result(began, this, rows, plan, configuration, jumps=jumps, results=results, settled=settled, refused=refused, lost=lost)
 

@@ -27,7 +27,7 @@ from reaper.model.plan import Attempt, Outcome
 from reaper.model.policy import Mode
 from reaper.ports import Brakes, Clock, Cloud, Lease, Store
 from reaper.service.gather import Gathering, read_known
-from reaper.service.settle import LATER_STEPS, READ_TO_CALL, Settler, read
+from reaper.service.settle import LATER_STEPS, READ_TO_CALL, UNSEEN_AFTER, Settler, read
 
 _log = log.get(__name__)
 
@@ -45,6 +45,13 @@ BEFORE_ENDING = (
     stop_protected.stop_protected, termination.termination_protected,
 )  # fmt: skip
 """Guards that hold for a stopped machine as well. The others ask what runs on it, and nothing does."""
+
+
+_NOT_SENT = "not-begun"
+"""In the record of a snapshot that the cloud refused, or that never reached it: nothing of it will appear."""
+
+_ENTRIES = 200
+"""Of the record of one machine, far more than an attempt writes in minutes."""
 
 
 class NotNow(Exception):
@@ -124,7 +131,10 @@ class Recipes:
         self, attempt: Attempt, cloud: Cloud, terms: Terms, missing: Sequence[str], snapshots: Sequence[Snapshot], left: int
     ) -> tuple[Attempt, int]:
         begun = 0
+        unseen = self._sent_lately(attempt, snapshots) & set(missing)
         for volume in missing:
+            if volume in unseen:
+                continue
             if sum(one.volume == volume for one in snapshots) >= TRIES:
                 return self._settler.close(attempt, Outcome.FAILED, f"stopped, but snapshots of {volume} failed {TRIES} times", None), begun
             if begun >= left:
@@ -133,13 +143,36 @@ class Recipes:
             self._record(attempt, AuditKind.INTENT, f"snapshot {volume}", {"volume": volume})
             try:
                 id = cloud.snapshot(attempt.resource, volume, self._tags(attempt, volume))
-            except (TooSoon, AnswerLost, Unreachable) as error:
+            except (TooSoon, Unreachable) as error:
                 # read again in the next cycle, a minute from now: the cloud asks for a quarter of that
+                self._record(attempt, AuditKind.OUTCOME, f"snapshot {volume}: {error}", {"volume": volume, _NOT_SENT: "yes"})
+                raise NotNow(str(error)) from error
+            except AnswerLost as error:
                 self._record(attempt, AuditKind.OUTCOME, f"snapshot {volume}: {error}", {"volume": volume})
                 raise NotNow(str(error)) from error
             begun += 1
             self._record(attempt, AuditKind.OUTCOME, f"snapshot {id} of {volume} begun", {"volume": volume, "snapshot": id})
+        if unseen and not begun:
+            raise NotNow(f"a snapshot of {', '.join(sorted(unseen))} was asked for a moment ago and is not to be seen yet")
         return attempt, begun
+
+    def _sent_lately(self, attempt: Attempt, snapshots: Sequence[Snapshot]) -> set[str]:
+        """
+        Disks of which a snapshot was asked for within the last minutes and is not listed: a listing may lag behind what was
+        done, and a second snapshot of the same would cost and stay. From the record, so that a crash in between forgets none.
+        """
+        begun_after = self._clock.now() - UNSEEN_AFTER
+        sent: dict[str, datetime] = {}
+        for entry in reversed(self._store.audit(resource=attempt.resource, limit=_ENTRIES)):
+            volume = entry.evidence.get("volume")
+            if entry.attempt != attempt.id or volume is None:
+                continue
+            if entry.kind is AuditKind.INTENT and entry.at > begun_after:
+                sent[volume] = entry.at
+            elif _NOT_SENT in entry.evidence:
+                sent.pop(volume, None)
+        seen = {one.volume for one in snapshots if one.started_at is None or one.started_at >= sent.get(one.volume, one.started_at) - timedelta(seconds=2)}
+        return set(sent) - seen
 
     def _tags(self, attempt: Attempt, volume: str) -> dict[str, str]:
         """What a person needs to find and restore it."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reaper.decide.breaker import Jump
-from reaper.errors import AnswerLost, Denied, TooSoon
+from reaper.errors import AnswerLost, CloudError, Denied, QuotaReached, TooSoon
 from reaper.model.kinds.instance import InstanceState, Protections
 from reaper.model.kinds.snapshot import SnapshotState
 from reaper.model.plan import Outcome
@@ -159,6 +159,91 @@ def test_a_lost_answer_and_a_crash_make_no_second_snapshot(tmp_path: Path) -> No
 
     assert sorted(one.volume for one in world.cloud.snapshots_made) == list(DISKS)
     assert attempt(world).outcome is Outcome.DONE
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["", "and we crash"])
+@pytest.mark.parametrize("lost", [False, True], ids=["answered", "answer lost"])
+def test_a_listing_that_lags_behind_makes_no_second_snapshot(tmp_path: Path, crash: bool, lost: bool) -> None:
+    """What was just made is not always to be seen at once, and a second one would cost and stay."""
+    world = world_of(tmp_path, "stop-and-snapshot")
+    world.add("i-a", volumes=DISKS)
+    real, hidden = world.cloud.snapshots, [True]
+    world.cloud.snapshots = lambda *args: () if hidden[0] else real(*args)  # type: ignore[method-assign]
+    if lost:
+        world.cloud.lose_answer("snapshot", AnswerLost("snapshot: read timed out"))
+    until_down(world)
+    if crash:
+        world.restart()
+    world.run(1)
+    hidden[0] = False
+    world.run(5)
+
+    assert sorted(one.volume for one in world.cloud.snapshots_made) == list(DISKS)
+    assert attempt(world).outcome is Outcome.DONE
+
+
+def test_a_snapshot_that_never_appears_is_asked_for_again(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "stop-and-snapshot")
+    world.add("i-a", volumes=("vol-a",))
+    real = world.cloud.snapshot
+
+    def vanishes(*args: object) -> str:
+        real(*args)  # type: ignore[arg-type]
+        world.cloud.snapshots_made.clear()
+        world.cloud.snapshot = real  # type: ignore[method-assign]
+        return "snap-lost"
+
+    world.cloud.snapshot = vanishes  # type: ignore[method-assign, assignment]
+    until_down(world)
+    world.run(6)
+
+    assert [name for name, _ in world.cloud.verbs()] == ["stop", "snapshot", "snapshot"]
+    assert attempt(world).outcome is Outcome.DONE
+
+
+def test_what_a_stop_for_hibernation_came_to_is_told(tmp_path: Path) -> None:
+    """EC2 stops a machine whose memory it could not keep, and its state reason alone says so."""
+    world = world_of(tmp_path, "hibernate")
+    life = world.add("i-a", hibernation=True)
+    real = world.cloud.hibernate
+
+    def hibernate(resource: object) -> None:
+        real(resource)  # type: ignore[arg-type]
+        world.cloud.change(life.id, state_reason="Server.InternalError")
+
+    world.cloud.hibernate = hibernate  # type: ignore[method-assign]
+    until_down(world)
+    world.run(2)
+
+    assert attempt(world).detail == "stopped, read back from the cloud, for the reason Server.InternalError"
+
+
+@pytest.mark.parametrize("error", [QuotaReached("tag: fifty tags", "TagLimitExceeded"), Denied("tag: UnauthorizedOperation", "UnauthorizedOperation")])
+def test_a_tag_that_cannot_be_written_changes_nothing_about_what_was_done(tmp_path: Path, error: CloudError) -> None:
+    world = world_of(tmp_path, "stop-and-snapshot")
+    world.add("i-a")
+    world.cloud.fail("tag", error, times=99)
+
+    until_down(world)
+    world.run(3)
+
+    assert [name for name, _ in world.cloud.verbs()] == ["stop", "snapshot"]
+    assert attempt(world).outcome is Outcome.DONE
+
+
+def test_a_group_that_ends_the_stopped_machine_is_told_and_nothing_is_started_or_ended_by_us(tmp_path: Path) -> None:
+    """A member whose tag nobody saw: its group takes it for broken while its snapshots are made."""
+    world = world_of(tmp_path, "terminate")
+    world.cloud.snapshots_complete_after = 9
+    life = world.add("i-a")
+    open_protections(world)
+    until_down(world)
+    world.cloud.change(life.id, state=InstanceState.TERMINATED)
+    world.run(3)
+
+    assert "terminate" not in [name for name, _ in world.cloud.verbs()]
+    assert attempt(world).outcome is Outcome.FAILED
+    assert "ended by somebody else" in (attempt(world).detail or "")
 
 
 def test_a_rate_limit_waits_for_a_later_cycle_and_no_call_is_made_twice_in_one(tmp_path: Path) -> None:
