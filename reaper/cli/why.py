@@ -20,6 +20,7 @@ from reaper.decide.facts import Facts
 from reaper.decide.findings import span_text
 from reaper.decide.guards import stop_protected
 from reaper.decide.last_look import last_look
+from reaper.decide.undo import left_stopped
 from reaper.decide.waste import SHIPPED_ABOVE, Waste, waste
 from reaper.errors import UsageError
 from reaper.model.audit import AuditEntry
@@ -76,9 +77,9 @@ class Told:
     @property
     def stopped_by_us(self) -> Attempt | None:
         """The stop of ours that it still lies under."""
-        last = next((a for a in self.attempts if a.outcome is Outcome.DONE), None)
+        last = next((a for a in self.attempts if a.outcome is Outcome.DONE or left_stopped(a)), None)
         running = self.found.instance is not None and self.found.instance.state.counts
-        return last if last is not None and last.action.stops and not running else None
+        return last if last is not None and (last.action.stops or left_stopped(last)) and not running else None
 
 
     @property
@@ -232,7 +233,7 @@ def _attempt(a: Attempt) -> dict[str, Any]:
     return {
         "attempt": a.id, "action": a.action.value, "at": screen.iso(a.intent_at), "ended_at": screen.iso(a.outcome_at), "actor": a.actor,
         "outcome": a.outcome.value if a.outcome is not None else None, "because": a.because, "detail": a.detail, "policy": a.policy,
-        "undo": f"reaper undo {a.id}" if a.action.stops and a.outcome is Outcome.DONE else None,
+        "undo": f"reaper undo {a.id}" if left_stopped(a) else None,
     }  # fmt: skip
 
 

@@ -84,10 +84,13 @@ class Recipes:
                 left -= begun
             except NotNow as why:
                 _log.info("step waits", resource=str(attempt.resource), action=attempt.action.value, attempt=attempt.id, because=str(why))
-                attempt = self._give_up_late(attempt, str(why))
+                attempt = self._give_up_late(attempt, str(why), terms)
             except CloudError as error:
                 _log.warning("step not carried out", resource=str(attempt.resource), attempt=attempt.id, because=str(error))
-                attempt = self._settler.refused(attempt, error) if isinstance(error, Denied) else self._give_up_late(attempt, str(error))
+                if isinstance(error, Denied):
+                    attempt = self._settler.close(attempt, Outcome.REFUSED, str(error), terms.gathering.instance(attempt.resource))
+                else:
+                    attempt = self._give_up_late(attempt, str(error), terms)
             found.append(attempt)
         return tuple(found)
 
@@ -136,7 +139,8 @@ class Recipes:
             if volume in unseen:
                 continue
             if sum(one.volume == volume for one in snapshots) >= TRIES:
-                return self._settler.close(attempt, Outcome.FAILED, f"stopped, but snapshots of {volume} failed {TRIES} times", None), begun
+                because = f"stopped, but snapshots of {volume} failed {TRIES} times"
+                return self._settler.close(attempt, Outcome.FAILED, because, terms.gathering.instance(attempt.resource)), begun
             if begun >= left:
                 break
             self._permitted(attempt, terms)
@@ -190,6 +194,9 @@ class Recipes:
 
     def _end(self, attempt: Attempt, cloud: Cloud, terms: Terms, verified: Sequence[Snapshot]) -> Attempt:
         protections = cloud.protections(attempt.resource)
+        kept = _verified(attempt, attempt.before, cloud.snapshots(attempt.resource, attempt.id))  # reading those may have taken long
+        if kept is None or any(_wrong(one) for one in kept):
+            raise NotNow("its snapshots were changed a moment ago")  # the next cycle says what that was
         at, ran_s = self._clock.now(), self._clock.monotonic()
         fresh = read(cloud, attempt.resource)  # once more: whoever started it since the snapshots were looked for works on it
         terms.gathering.replace_instance(fresh, at)
@@ -266,11 +273,11 @@ class Recipes:
         if fresh is None or not configuration.scope.what.matches(fresh):
             raise NotNow("outside [scope]")
 
-    def _give_up_late(self, attempt: Attempt, why: str) -> Attempt:
+    def _give_up_late(self, attempt: Attempt, why: str, terms: Terms) -> Attempt:
         age = self._clock.now() - attempt.intent_at
         if age <= WITHIN:
             return attempt
-        return self._settler.close(attempt, Outcome.FAILED, f"not done within {span_text(WITHIN)}: {why}", None)
+        return self._settler.close(attempt, Outcome.FAILED, f"not done within {span_text(WITHIN)}: {why}", terms.gathering.instance(attempt.resource))
 
     def _record(self, attempt: Attempt, kind: AuditKind, because: str, evidence: dict[str, str]) -> None:
         entry = AuditEntry(self._clock.now(), kind, attempt.actor, because, attempt.resource, attempt.action.value, attempt.id, evidence)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reaper import log
+from reaper.decide.undo import left_stopped
 from reaper.errors import CloudError, KeyUnusable, NoCapacity, NotFound, QuotaReached, Throttled, Unreachable
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.decision import Action
@@ -83,11 +84,10 @@ class Settler:
         )
         self._store.end_attempt(closed, entry)
         _log.info("action finished", resource=str(attempt.resource), action=attempt.action.value, attempt=attempt.id, outcome=outcome.value, detail=detail)
-        if outcome is Outcome.DONE:
-            if attempt.action.stops:
-                self.mirror(attempt.resource, {STOPPED_BY: attempt.id})
-            elif attempt.action is Action.START:
-                self.mirror(attempt.resource, {STOPPED_BY: None, OWED_START: None})
+        if left_stopped(closed):
+            self.mirror(attempt.resource, {STOPPED_BY: attempt.id})
+        elif attempt.action is Action.START and outcome is Outcome.DONE:
+            self.mirror(attempt.resource, {STOPPED_BY: None, OWED_START: None})
         return closed
 
     def mirror(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:

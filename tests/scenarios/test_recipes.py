@@ -9,6 +9,7 @@ import pytest
 
 from reaper.decide.breaker import Jump
 from reaper.errors import AnswerLost, CloudError, Denied, QuotaReached, TooSoon
+from reaper.model.decision import Action
 from reaper.model.kinds.instance import InstanceState, Protections
 from reaper.model.kinds.snapshot import SnapshotState
 from reaper.model.plan import Outcome
@@ -474,6 +475,62 @@ def test_whoever_snoozes_it_after_the_stop_keeps_it(tmp_path: Path) -> None:
     assert "terminate" not in [name for name, _ in world.cloud.verbs()]
     assert attempt(world).outcome is Outcome.FAILED
     assert "not ended" in (attempt(world).detail or "")
+
+
+def is_unprotected_by_a_lost_snapshot(world: World) -> None:
+    world.cloud.snapshots_made.clear()
+
+
+def test_a_snapshot_that_is_deleted_right_before_the_end_keeps_the_machine(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "terminate")
+    world.add("i-a")
+    deleted: list[bool] = []
+
+    def protections(_: object) -> Protections:
+        if world.cloud.snapshots_made and not deleted:
+            deleted.append(True)
+            is_unprotected_by_a_lost_snapshot(world)
+            world.cloud.fail("snapshot", TooSoon("snapshot: too soon", "SnapshotCreationPerVolumeRateExceeded"), times=99)
+        return Protections(False, termination_protected=False)
+
+    world.cloud.protections = protections  # type: ignore[method-assign, assignment]
+    until_down(world)
+    world.run(8)
+
+    assert deleted
+    assert "terminate" not in [name for name, _ in world.cloud.verbs()]
+
+
+@pytest.mark.parametrize("action", ["stop-and-snapshot", "terminate"])
+@pytest.mark.parametrize("how", ["a wrong snapshot", "snapshots that fail", "no permission", "a snooze"])
+def test_a_stop_whose_later_steps_came_to_nothing_can_be_undone(tmp_path: Path, action: str, how: str) -> None:
+    """The machine lies stopped by us: whoever wants it back gets it."""
+    world = world_of(tmp_path, action)
+    world.cloud.snapshots_complete_after = 2
+    world.add("i-a", volumes=("vol-a",))
+    open_protections(world)
+    if how == "no permission":
+        world.cloud.fail("snapshot", Denied("snapshot: UnauthorizedOperation", "UnauthorizedOperation"), times=99)
+    until_down(world)
+    if how == "a wrong snapshot":
+        spoil(world, size_gib=1)
+    elif how == "snapshots that fail":
+        for _ in range(3):
+            world.cloud.snapshots_made[-1] = replace(world.cloud.snapshots_made[-1], state=SnapshotState.FAILED)
+            world.cloud.snapshots_fail = {"vol-a"}
+            world.run(1)
+    elif how == "a snooze":
+        if action != "terminate":
+            pytest.skip("a snooze does not bind snapshots, which take nothing away")
+        keep(world, "i-a")
+    world.run(6)
+    ended = attempt(world)
+    undone = world.cycle.executor.start_again(ended, world.cycle.gather(world.config), world.leader.renew(), 1, "ada")
+
+    assert ended.outcome in (Outcome.FAILED, Outcome.REFUSED)
+    assert world.cloud.machines[ended.resource].tags["idle-reaper:stopped-by"] == ended.id
+    assert undone.action is Action.START
+    assert undone.outcome is Outcome.DONE
 
 
 def is_started(world: World) -> None:
