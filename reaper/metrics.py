@@ -53,7 +53,8 @@ class FleetSummary:
     ``machines``: how many by (activity state, decision verdict), e.g. ("idle", "act"). ``report_ages``: seconds since
     the newest report, one per machine that has an agent. ``budget_left``: by (action, window), e.g. ("stop", "hour");
     unlimited ones left out; in the window's own unit (actions, or dollars an hour for "usd"). ``breaker_blocked``:
-    machines that the breaker holds; ``breaker_open``: whether it is open.
+    machines that the breaker holds; ``breaker_open``: whether it is open. ``owed_starts``: machines that were asked for and are
+    not back, and of them those that are late.
     """
 
     machines: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class FleetSummary:
     breaker_open: bool | None = None
     breaker_blocked: int | None = None
     starved: Sequence[Starved] = ()
+    owed_starts: tuple[int, int] | None = None
 
 
 class Metrics:
@@ -246,6 +248,9 @@ class _FleetCollector(Collector):
             yield GaugeMetricFamily("reaper_report_age_max_seconds", "Age of the most silent agent's newest report.", value=max(fleet.report_ages))
             yield GaugeMetricFamily("reaper_report_age_median_seconds", "Median age of the agents' newest reports.", value=median(fleet.report_ages))
         yield from _starved(fleet.starved)
+        if fleet.owed_starts is not None:
+            yield GaugeMetricFamily("reaper_owed_starts", "Machines of ours that were asked for and are not back.", value=fleet.owed_starts[0])
+            yield GaugeMetricFamily("reaper_late_starts", "Those of them that are late.", value=fleet.owed_starts[1])
         budget = GaugeMetricFamily("reaper_budget_left", "What is left of each limited budget.", labels=("action", "window"))
         for (action, window), left in fleet.budget_left.items():
             budget.add_metric((action, window), left)

@@ -89,7 +89,7 @@ class Cloud(Protocol):
         ...
 
     def snapshots(self, resource: ResourceId, key: str) -> tuple[Snapshot, ...]:
-        """A read: the snapshots whose tag ``idle-reaper:attempt`` is ``key``, oldest first."""
+        """A read: the snapshots whose tag ``idle-reaper:attempt`` is ``key``, oldest first, each with what its disk is now."""
         ...
 
     def tag(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
@@ -103,13 +103,17 @@ class Cloud(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """One permission tried in one account, without doing anything. ``allowed`` None: not tried or not known, for the reason in ``because``."""
+    """
+    One permission tried in one account, without doing anything. ``allowed`` None: not tried or not known, for the reason in
+    ``because``. ``optional``: a denial of it does no harm.
+    """
 
     account: str
     permission: str
     document: str
     allowed: bool | None
     because: str
+    optional: bool = False
 
 
 class Prober(Protocol):

@@ -164,3 +164,18 @@ def test_nothing_starved_leaves_no_series_behind(metrics: Metrics) -> None:
     cycle(metrics)
 
     assert series(metrics, "reaper_starved_machines") == series(metrics, "reaper_starved_usd_per_day") == {}
+
+
+def test_what_is_owed_is_counted_and_what_is_late_of_it() -> None:
+    metrics = Metrics()
+    cycle(metrics, owed_starts=(3, 1))
+
+    assert series(metrics, "reaper_owed_starts") == {(): 3}
+    assert series(metrics, "reaper_late_starts") == {(): 1}
+
+
+def test_what_is_owed_is_left_out_where_it_is_not_known() -> None:
+    metrics = Metrics()
+    cycle(metrics)
+
+    assert series(metrics, "reaper_owed_starts") == {}

@@ -35,7 +35,7 @@ examples:
 
   reaper check --permissions           also ask AWS, by dry runs, whether it allows what this needs
 
-exit codes: 0 the configuration is right, 1 a permission is denied, 2 it is refused (every problem is printed)
+exit codes: 0 the configuration is right, 1 a permission that is needed is denied, 2 it is refused (every problem is printed)
 """
 
 OK, DENIED, CONFIGURATION = 0, 1, 2
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print_summary(configuration, now, found)
         _print_probed(probed)
-    return DENIED if any(one.allowed is False for one in probed) else OK
+    return DENIED if any(one.allowed is False and not one.optional for one in probed) else OK
 
 
 def _probe(configuration: Configuration) -> tuple[Probed, ...]:
@@ -82,7 +82,7 @@ def _print_probed(probed: tuple[Probed, ...]) -> None:
         if these and allowed:
             print(f"permissions allowed: {len(these)}")
         for one in these if not allowed else ():
-            print(f"permission {words}: {one.permission} in {one.account}: {one.because}")
+            print(f"permission {words}{' (optional)' if one.optional and not allowed else ''}: {one.permission} in {one.account}: {one.because}")
 
 
 def _put_back(configuration: Configuration, state: str | None, url: str | None) -> tuple[str, ...]:
@@ -198,7 +198,9 @@ def _holding(configuration: Configuration, now: datetime) -> tuple[Protection, .
 
 
 def _budgets(configuration: Configuration) -> tuple[tuple[str, CountBudget], ...]:
-    return ("stops", configuration.budgets.stops), ("starts", configuration.budgets.starts)
+    budgets, verbs = configuration.budgets, configuration.scope.verbs
+    wanted = {"stops": True, "starts": True, "snapshots": "snapshot" in verbs, "deletes": "terminate" in verbs}
+    return tuple((name, getattr(budgets, name)) for name, told in wanted.items() if told)
 
 
 def _limits(budget: CountBudget) -> dict[str, int | float | str]:

@@ -10,7 +10,7 @@ from reaper.decide.budget import price_of
 from reaper.decide.findings import span_text
 from reaper.decide.waste import Waste
 from reaper.decide.waste import told as wasted_text
-from reaper.model.decision import Verdict
+from reaper.model.decision import FindingKind, Verdict
 from reaper.model.kinds.instance import Instance, InstanceState
 from reaper.model.mark import Stage
 from reaper.model.policy import Configuration, Mode, Policy, owner_of
@@ -134,6 +134,7 @@ def _machine(row: Row, result: CycleResult, configuration: Configuration) -> Doc
         "cause": decision.cause,
         "because": decision.because,
         "starved": waits.starved(row.waste),
+        "noted": [f.because for f in decision.findings if f.kind is FindingKind.NOTE],
         "objections": [{"rule": f.rule, "kind": f.kind.value, "because": f.because} for f in decision.objections],
         "mark": None
         if mark is None
@@ -187,12 +188,22 @@ def show(told: Document, now: datetime, console: "Console", *, everything: bool 
         screen.say(console, line)
     if told["actions"]:
         screen.say(console, f"to be done: {len(told['actions'])}")
-        screen.say(console, *[f"  {a['action']} {a['name']} ({a['resource']}): {a['because']}{_price(a)}" for a in told["actions"]])
+        screen.say(console, *[line for a in told["actions"] for line in (_to_be_done(a), *_noted(a["resource"], told["machines"]))])
     if told["withheld"]:
         screen.say(console, f"withheld: {len(told['withheld'])}")
-        screen.say(console, *[f"  {w['action']} {w['name']} ({w['resource']}), by {w['by']}: {w['because']}" for w in told["withheld"]])
+        held = [(w, f"  {w['action']} {w['name']} ({w['resource']}), by {w['by']}: {w['because']}") for w in told["withheld"]]
+        screen.say(console, *[line for w, first in held for line in (first, *_noted(w["resource"], told["machines"]))])
     screen.say(console, *[f"note: {note}" for note in told["notes"]])
     show_failures(told["failed_places"], told["problems"], console)
+
+
+def _to_be_done(action: Document) -> str:
+    return f"  {action['action']} {action['name']} ({action['resource']}): {action['because']}{_price(action)}"
+
+
+def _noted(resource: str, machines: list[Document]) -> list[str]:
+    """What the rules say of it beside: that a stop saves nothing, or how it may come back."""
+    return [f"    noted: {words}" for machine in machines if machine["resource"] == resource for words in machine["noted"]]
 
 
 def show_failures(places: list[Document], problems: list[str], console: "Console") -> None:

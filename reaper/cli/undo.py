@@ -31,6 +31,13 @@ examples:
   reaper undo 1234                        by the number of its line in the audit; asks first
   reaper undo a-1a2b3c4d5e6f --yes        by the attempt, without asking
 
+Needs mode = "enforce", the verb "start" in [scope], and room in the budget of starts. Stops, hibernations and
+stop-and-snapshots can be undone; a machine that was ended cannot, its disks are in the snapshots that the audit names.
+A machine is started only as we left it: of the same type, with the same disks, interfaces and tags of others, and not
+started by anybody since. A start that meets no capacity, a quota or a key that cannot be used is owed: it is tried for
+a day, also after a restart, until the machine runs and its agent reports every GPU. Whoever waits for it is told when it
+is late (15 minutes) and when it is given up; the tag idle-reaper:owed-start on the machine says until when it is tried.
+
 exit codes: 0 done or filed, 1 failed, 2 usage, 4 refused (somebody touched the machine since, or starting is not allowed)
 """
 

@@ -20,6 +20,7 @@ from reaper.decide.facts import Facts
 from reaper.decide.findings import span_text
 from reaper.decide.guards import stop_protected
 from reaper.decide.last_look import last_look
+from reaper.decide.undo import left_stopped
 from reaper.decide.waste import SHIPPED_ABOVE, Waste, waste
 from reaper.errors import UsageError
 from reaper.model.audit import AuditEntry
@@ -76,9 +77,17 @@ class Told:
     @property
     def stopped_by_us(self) -> Attempt | None:
         """The stop of ours that it still lies under."""
-        last = next((a for a in self.attempts if a.outcome is Outcome.DONE), None)
+        last = next((a for a in self.attempts if a.outcome is Outcome.DONE or left_stopped(a)), None)
         running = self.found.instance is not None and self.found.instance.state.counts
-        return last if last is not None and last.action.stops and not running else None
+        return last if last is not None and (last.action.stops or left_stopped(last)) and not running else None
+
+
+    @property
+    def noted(self) -> str | None:
+        """What the rules noted when its countdown began, with what only the cloud could tell then; None: nothing, or there is no countdown."""
+        if self.mark is None:
+            return None
+        return next((entry.evidence["noted"] for entry in self.entries if "noted" in entry.evidence and entry.at >= self.mark.nominated_at), None)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -172,6 +181,7 @@ def document(told: Told, now: datetime) -> dict[str, Any]:
         "gang": facts.gang if facts is not None else None,
         "findings": [_finding(f) for f in decision.findings] if decision is not None else [],
         "mark": _mark(told, now),
+        "noted": told.noted,
         "snoozes": [{"until": screen.iso(s.until), "who": s.who, "reason": s.reason, "made_at": screen.iso(s.created_at)} for s in told.snoozes],
         "reports": [_report(seen, now) for seen in told.reports],
         **whose.document(told.reports[0] if told.reports else None),
@@ -223,7 +233,7 @@ def _attempt(a: Attempt) -> dict[str, Any]:
     return {
         "attempt": a.id, "action": a.action.value, "at": screen.iso(a.intent_at), "ended_at": screen.iso(a.outcome_at), "actor": a.actor,
         "outcome": a.outcome.value if a.outcome is not None else None, "because": a.because, "detail": a.detail, "policy": a.policy,
-        "undo": f"reaper undo {a.id}" if a.action.stops and a.outcome is Outcome.DONE else None,
+        "undo": f"reaper undo {a.id}" if left_stopped(a) else None,
     }  # fmt: skip
 
 
@@ -304,7 +314,7 @@ def _countdown(told: Told, now: datetime) -> list[str]:
         line += f"; due since {screen.when(mark.due_at)}" + (f", {told.look}" if told.look else "")
     elif told.due_at is not None:
         line += f"; due at the earliest {screen.when(told.due_at)}, in {span_text(told.due_at - now)}"
-    return [line]
+    return [line] if told.noted is None else [line, f"noted: {told.noted}"]
 
 
 def _show_findings(decision: Decision, console: "Console") -> None:

@@ -88,8 +88,8 @@ def _budgets(configuration: Configuration) -> Iterator[str]:
         yield "the fleet breaker is off: a broken meter on every machine at once would look like an idle fleet"
     if acting and stops.per_hour is None and stops.per_day is None and stops.share_per_hour is None:
         yield "stops have no limit by hour, day or share"
-    for verb, budget in (("stops", stops), ("starts", configuration.budgets.starts)):
-        if _blocked(budget):
+    for verb in ("stops", "starts", "snapshots", "deletes"):
+        if _blocked(getattr(configuration.budgets, verb)):
             yield f"budget.{verb} holds a limit of 0: none will happen"
 
 

@@ -239,6 +239,8 @@ def _budgets(table: BudgetTable | None) -> Budgets:
     return Budgets(
         stops=shipped.stops if table.stops is None else _counts(table.stops),
         starts=shipped.starts if table.starts is None else _counts(table.starts),
+        snapshots=shipped.snapshots if table.snapshots is None else _counts(table.snapshots),
+        deletes=shipped.deletes if table.deletes is None else _counts(table.deletes),
         breaker=breaker,
     )
 

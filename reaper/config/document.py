@@ -245,6 +245,10 @@ class BudgetTable(Table):
     """Default: 4 an hour, 20 a day, 5 % of the fleet an hour."""
     starts: CountTable | None = None
     """Default: 5 a minute."""
+    snapshots: CountTable | None = None
+    """Machines whose disks are snapshotted, beside the budget of stops; a machine counts once. Default: 20 a day."""
+    deletes: CountTable | None = None
+    """Machines that are ended, beside the budgets of stops and snapshots. Default: 5 a day."""
     breaker: Breaker | None = None
     """The fleet breaker. Switching it off must be written out: "off"."""
 

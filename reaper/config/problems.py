@@ -19,8 +19,6 @@ Path = tuple[str | int, ...]
 LATER: dict[Path, str] = {
     ("hours",): "schedules are",
     ("disks",): "disks are",
-    ("budget", "snapshots"): "snapshots are",
-    ("budget", "deletes"): "deletes are",
     ("defaults", "hours"): "schedules are",
     ("policy", "*", "hours"): "schedules are",
     ("defaults", "checkpoint"): "checkpoint hooks are",

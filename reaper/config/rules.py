@@ -121,7 +121,8 @@ def _selects_nothing(table: SelectorTable) -> bool:
 def _budgets(document: Document) -> Iterator[Problem]:
     if document.budget is None:
         return
-    for verb, table in (("stops", document.budget.stops), ("starts", document.budget.starts)):
+    for verb in ("stops", "starts", "snapshots", "deletes"):
+        table: CountTable | None = getattr(document.budget, verb)
         if table is None:
             continue
         path: Path = ("budget", verb)

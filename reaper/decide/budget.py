@@ -6,13 +6,29 @@ before it got here. A gang is admitted whole or not at all.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
+from reaper.model.decision import Action
 from reaper.model.plan import Debit
-from reaper.model.policy import CountBudget
+from reaper.model.policy import Budgets, CountBudget
+
+TAKEN = (Action.HIBERNATE, Action.STOP, Action.STOP_AND_SNAPSHOT, Action.TERMINATE)
+"""What is paid for from the budget of stops, whatever else follows it."""
+
+_COUNTS = {
+    "starts": (Action.START,),
+    "stops": TAKEN,
+    "snapshots": (Action.STOP_AND_SNAPSHOT, Action.TERMINATE),
+    "deletes": (Action.TERMINATE,),
+}
+"""By budget, the actions that it binds and that are counted in it."""
+
+Item = tuple[Action, float | None]
+"""What one machine of a group would take: the action, and dollars an hour (None: not known)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +52,75 @@ class Limit:
     @property
     def left(self) -> float:
         return max(self.most - self.used, 0.0)
+
+
+def names(action: Action) -> tuple[str, ...]:
+    """The budgets that bind an action."""
+    return tuple(name for name, actions in _COUNTS.items() if action in actions)
+
+
+def counted_with(action: Action) -> tuple[Action, ...]:
+    """Every action whose debits are in a budget that binds this one, itself included."""
+    return tuple(dict.fromkeys(other for name in names(action) for other in _COUNTS[name]))
+
+
+def asks(items: Sequence[Item]) -> dict[str, Ask]:
+    """What a group asks of each budget that binds one of its actions."""
+    found: dict[str, Ask] = {}
+    for name, actions in _COUNTS.items():
+        mine = [price for action, price in items if action in actions]
+        known = [price for price in mine if price is not None]
+        if mine:
+            found[name] = Ask(len(mine), sum(known) if known else None)
+    return found
+
+
+def refused(
+    asked: Mapping[str, Ask], budgets: Budgets, debits: Sequence[Debit], now: datetime, running: int, taken: Mapping[str, Ask] = MappingProxyType({})
+) -> str | None:
+    """Why a group does not fit into every budget that binds it; None when it does. ``taken``: what this cycle admitted already."""
+    for name, ask in asked.items():
+        counted = [debit for debit in debits if debit.action in _COUNTS[name]]
+        why = refusal(ask, limits(budget_of(name, budgets), counted, now, running), taken.get(name, Ask(0, 0.0)))
+        if why is not None:
+            return _said(name, why)
+    return None
+
+
+def refused_this_cycle(asked: Mapping[str, Ask], budgets: Budgets, taken: Mapping[str, Ask]) -> str | None:
+    """The limits on one cycle, beside the others; None when it fits."""
+    for name, ask in asked.items():
+        why = per_cycle(budget_of(name, budgets), ask, taken.get(name, Ask(0, 0.0)))
+        if why is not None:
+            return _said(name, why)
+    return None
+
+
+def left(budgets: Budgets, debits: Sequence[Debit], now: datetime, running: int) -> dict[tuple[str, str], float]:
+    """What is left of each limited budget of what is taken away, by (action, window)."""
+    found: dict[tuple[str, str], float] = {}
+    for name, word in (("stops", "stop"), ("snapshots", "snapshot"), ("deletes", "delete")):
+        counted = [debit for debit in debits if debit.action in _COUNTS[name]]
+        found |= {(word, limit.window): limit.left for limit in limits(budget_of(name, budgets), counted, now, running)}
+    return found
+
+
+def together(taken: Mapping[str, Ask], asked: Mapping[str, Ask]) -> dict[str, Ask]:
+    """What was taken, and this as well."""
+    found = dict(taken)
+    for name, ask in asked.items():
+        before = found.get(name, Ask(0, 0.0))
+        found[name] = Ask(before.count + ask.count, (before.usd_per_hour or 0.0) + (ask.usd_per_hour or 0.0))
+    return found
+
+
+def budget_of(name: str, budgets: Budgets) -> CountBudget:
+    found: CountBudget = getattr(budgets, name)
+    return found
+
+
+def _said(name: str, why: str) -> str:
+    return why if name in ("stops", "starts") else f"budget of {name}: {why}"
 
 
 def limits(budget: CountBudget, debits: Sequence[Debit], now: datetime, running: int) -> tuple[Limit, ...]:

@@ -63,23 +63,22 @@ def make(
     """
     planned: list[PlannedAction] = []
     withheld: list[Withheld] = []
-    applying = budgets.limits(configuration.budgets.stops, debits, now, running)
-    taken = budgets.Ask(0, 0.0)
+    taken: dict[str, budgets.Ask] = {}
     for group in _groups(candidates):
         ready = [c for c in group if c.ready]
         if not ready:
             continue
         prices = [budgets.price_of(c.instance.type, configuration.prices, c.instance.hourly_usd) for c in ready]
-        known = [price for price in prices if price is not None]
-        ask = budgets.Ask(len(ready), sum(known) if known else None)
+        asked = budgets.asks([(c.decision.action, price) for c, price in zip(ready, prices, strict=True)])
         by, because = _withhold(group, ready, configuration, jumps, now, stopped_by)
         if by is None:
-            refusal = budgets.refusal(ask, applying, taken) or budgets.per_cycle(configuration.budgets.stops, ask, taken)
+            refusal = budgets.refused(asked, configuration.budgets, debits, now, running, taken)
+            refusal = refusal or budgets.refused_this_cycle(asked, configuration.budgets, taken)
             by, because = ("budget", refusal) if refusal else (None, "")
         if by is not None:
             withheld += [_withheld(c, by, because or "") for c in ready]
             continue
-        taken = budgets.Ask(taken.count + ask.count, (taken.usd_per_hour or 0.0) + (ask.usd_per_hour or 0.0))
+        taken = budgets.together(taken, asked)
         planned += [_planned(c, price) for c, price in zip(ready, prices, strict=True)]
     return Plan(
         id=id,

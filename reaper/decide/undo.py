@@ -2,16 +2,23 @@
 
 from datetime import timedelta
 
+from reaper.model.decision import Action
 from reaper.model.kinds.instance import Instance, InstanceState
 from reaper.model.kinds.snapshot import OWN_TAG_PREFIX
 from reaper.model.plan import Attempt, Outcome
 
+_SECONDS = timedelta(seconds=2)
+"""Clouds tell moments to a second."""
+
+_OUR_STOP = timedelta(minutes=20)
+"""How long after our call a stop can still be that of our call."""
+
 
 def refuse_start(attempt: Attempt, current: Instance) -> str | None:
     """Why ``attempt`` (a stop of ours) must not be undone by a start now; None when it may be."""
-    if not attempt.action.stops:
+    if not attempt.action.stops and not left_stopped(attempt):
         return f"it was not a stop but {attempt.action}"
-    if attempt.outcome is not Outcome.DONE or attempt.after is None:
+    if attempt.after is None or not left_stopped(attempt):
         return "the stop was not carried out"
     before = attempt.before.launched_at
     if before is not None and attempt.after.launched_at is not None and before != attempt.after.launched_at:
@@ -30,6 +37,22 @@ def refuse_start(attempt: Attempt, current: Instance) -> str | None:
     if _moved(attempt.after, current):
         return "it was started and stopped again by somebody else"
     return None
+
+
+def left_stopped(attempt: Attempt) -> bool:
+    """
+    Whether the machine lay stopped by this attempt when it ended: its stop was carried out, whatever became of later steps
+    (snapshots that failed, an end that a snooze kept from happening). Of one that failed only where the cloud tells the moment
+    of the stop, and that is the moment of ours.
+    """
+    if attempt.after is None:
+        return False
+    if attempt.outcome is Outcome.DONE:
+        return attempt.action.stops
+    if attempt.outcome not in (Outcome.FAILED, Outcome.REFUSED) or attempt.action not in (Action.STOP_AND_SNAPSHOT, Action.TERMINATE):
+        return False
+    at = attempt.after.changed_at
+    return attempt.after.state is InstanceState.STOPPED and at is not None and -_SECONDS <= at - attempt.intent_at <= _OUR_STOP
 
 
 def foreign_tags(instance: Instance) -> dict[str, str]:

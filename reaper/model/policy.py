@@ -178,10 +178,15 @@ class BreakerTerms:
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """The shipped figures are not unlimited."""
+    """
+    The shipped figures are not unlimited. ``snapshots`` and ``deletes`` bind beside ``stops``: machines whose disks are
+    snapshotted, and machines that are ended. A machine counts once, however many disks it has.
+    """
 
     stops: CountBudget = field(default_factory=lambda: CountBudget(per_hour=4, per_day=20, share_per_hour=0.05))
     starts: CountBudget = field(default_factory=lambda: CountBudget(per_minute=5))
+    snapshots: CountBudget = field(default_factory=lambda: CountBudget(per_day=20))
+    deletes: CountBudget = field(default_factory=lambda: CountBudget(per_day=5))
     breaker: BreakerTerms | None = field(default_factory=BreakerTerms)
 
 

@@ -135,7 +135,8 @@ class Cycle:
         for attempt in self.executor.carry_on(Terms(this.gathering, lease, jumps, refused)):
             if attempt.outcome is not None:
                 self._tell_result(attempt, this, configuration)
-        self._owed.step(this.gathering, lease, running_in_scope(this.gathering, configuration))
+                settled += (attempt,)
+        settled += self._owed.step(this.gathering, lease, running_in_scope(this.gathering, configuration))
         self._continuity.remember(configuration, self._clock.now())
         return self._result(began, this, rows, plan, configuration, jumps=jumps, results=results, settled=settled, refused=refused, lost=lost)
 
@@ -165,14 +166,12 @@ class Cycle:
         self, began: float, this: _Pass, rows: Sequence[Row], plan: Plan, configuration: Configuration, *, jumps: Sequence[Jump],
         results: tuple[Result, ...] = (), settled: tuple[Attempt, ...] = (), refused: str | None = None, lost: tuple[losses.LostWork, ...] = (),
     ) -> CycleResult:  # fmt: skip
-        stops = budgets.limits(
-            configuration.budgets.stops, self._debits(), self._clock.now(), running_in_scope(this.gathering, configuration)
-        )
+        left = budgets.left(configuration.budgets, self._debits(), self._clock.now(), running_in_scope(this.gathering, configuration))
         return CycleResult(
             at=this.now, took=timedelta(seconds=self._clock.monotonic() - began), rows=tuple(rows), plan=plan,
             inventory=self._inventory or Inventory(), results=results, settled=settled, events=tuple(this.events), jumps=tuple(jumps),
             mode=configuration.mode, configuration_refused=refused, brake=self._brakes.engaged(),
-            budget_left={("stop", limit.window): limit.left for limit in stops}, lost=lost,
+            budget_left=left, lost=lost,
         )  # fmt: skip
 
     def brake(self) -> str | None:
@@ -315,6 +314,9 @@ class Cycle:
             for finding in decision.findings:
                 if finding.kind is FindingKind.NOMINATE:
                     evidence |= {"value": finding.value or "", "limit": finding.limit or ""}
+        if decision is not None and event.change in (MarkChange.NOMINATED, MarkChange.WARNED):
+            noted = "; ".join(finding.because for finding in decision.findings if finding.kind is FindingKind.NOTE)
+            evidence |= {"noted": noted} if noted else {}
         kind = AuditKind(event.change.value) if event.change is not MarkChange.DONE else AuditKind.CLEARED
         return AuditEntry(this.now, kind, "reaper", event.because, mark.resource, mark.action.value, evidence=evidence)
 

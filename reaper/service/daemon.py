@@ -21,6 +21,7 @@ from reaper.model.plan import Approval
 from reaper.model.policy import Configuration, Mode
 from reaper.model.signal import State
 from reaper.ports import Clock, Lease, Store
+from reaper.service import owed
 from reaper.service.cycle import Cycle, CycleResult, running_in_scope
 from reaper.service.execute import Withdrawn
 from reaper.service.lead import Leader
@@ -177,9 +178,10 @@ class Daemon:
             if newest is not None and row.decision.state is not State.NO_AGENT:
                 ages.append(max((now - newest.ended_at).total_seconds(), 0.0))
         blocked = {machine for jump in result.jumps if now < jump.until for machine in jump.machines}
+        owing = owed.read(self.store)
         fleet = FleetSummary(
             machines=machines, near=near, report_ages=ages, budget_left=result.budget_left,
-            breaker_open=bool(blocked), breaker_blocked=len(blocked),
+            breaker_open=bool(blocked), breaker_blocked=len(blocked), owed_starts=(len(owing), sum(one.late_told for one in owing.values())),
             starved=[Starved(row.decision.policy or "", row.waste.usd_per_day) for row in starved.values() if row.waste is not None],
         )  # fmt: skip
         for _ in result.lost:

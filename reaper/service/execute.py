@@ -7,7 +7,6 @@ committed, call, verify, outcome committed. From the fresh read to the call at m
 seconds, else from the top. The call goes through a client that does not retry.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -28,7 +27,7 @@ from reaper.model.decision import Action, Verdict
 from reaper.model.kinds.instance import Instance, Protections
 from reaper.model.mark import Mark
 from reaper.model.plan import Attempt, Debit, Outcome, PlannedAction
-from reaper.model.policy import Configuration, CountBudget, Mode
+from reaper.model.policy import Configuration, Mode
 from reaper.model.resource import ResourceId
 from reaper.ports import Brakes, Clock, Cloud, Lease, Store
 from reaper.service.gather import Gathering, read_known
@@ -40,8 +39,7 @@ _log = log.get(__name__)
 
 DEBITS_OF = timedelta(hours=25)
 
-TAKEN = (Action.HIBERNATE, Action.STOP, Action.STOP_AND_SNAPSHOT, Action.TERMINATE)
-"""What is paid for from the budget of stops, whatever else follows it."""
+TAKEN = budgets.TAKEN
 
 FIRST_VERB = {
     Action.START: "start",
@@ -51,8 +49,6 @@ FIRST_VERB = {
     Action.TERMINATE: "stop",
 }
 """What an action begins with. One that does not stand here is never carried out."""
-
-SAME_BUDGET = {action: tuple(other for other in TAKEN if other is not action) for action in TAKEN}
 
 
 class Withdrawn(Exception):
@@ -65,11 +61,11 @@ class Withdrawn(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """What is budgeted together: one machine, or a gang whole. ``usd_per_hour`` None: not known."""
+    """What is budgeted together: one machine, or a gang whole. ``asks``: by budget."""
 
     resources: frozenset[ResourceId]
     began_at: datetime
-    usd_per_hour: float | None = None
+    asks: Mapping[str, budgets.Ask]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +94,7 @@ class Executor:
         self, store: Store, clouds: Mapping[str, Cloud], clock: Clock, brakes: Brakes, marks: Callable[[], Mapping[tuple[ResourceId, Action], Mark]]
     ) -> None:
         self._store, self._clouds, self._clock, self._brakes, self._marks = store, clouds, clock, brakes, marks
-        self._begun: Counter[CountBudget] = Counter()
+        self._begun: dict[str, budgets.Ask] = {}
         self._owe: Callable[[Attempt, Attempt], None] = lambda stopped, attempt: None
         self.settler = Settler(store, clouds, clock)
         self._recipes = Recipes(store, clouds, clock, brakes, self.settler)
@@ -122,10 +118,9 @@ class Executor:
         """
         results: list[Result] = []
         for group in _by_gang(actions):
-            prices = [planned.usd_per_hour for planned in group if planned.usd_per_hour is not None]
-            together = _Group(frozenset(p.resource for p in group), self._clock.now(), sum(prices) if prices else None)
+            together = _Group(frozenset(p.resource for p in group), self._clock.now(), budgets.asks([(p.action, p.usd_per_hour) for p in group]))
             try:
-                self._in_cycle(group[0].action, gathering.configuration, together)
+                self._in_cycle(gathering.configuration, together)
                 for planned in group:
                     self._look(planned, together, gathering, lease, jumps)
             except Withdrawn as why:
@@ -141,7 +136,7 @@ class Executor:
                     results.append(self._withdraw(planned, why, actor))
                     up = up or planned.name
                     continue
-                self._begun[_budget(planned.action, gathering.configuration)] += 1
+                self._count(planned.action)
                 results.append(Result(planned, attempt))
                 now_is = gathering.instance(planned.resource)
                 if now_is is not None and now_is.state.counts:
@@ -223,11 +218,13 @@ class Executor:
             if jump.blocks(planned.resource, now):
                 raise Withdrawn("breaker", jump.because)
 
-    def _in_cycle(self, action: Action, configuration: Configuration, together: _Group) -> None:
-        budget = _budget(action, configuration)
-        refusal = budgets.per_cycle(budget, budgets.Ask(len(together.resources)), budgets.Ask(self._begun[budget]))
+    def _in_cycle(self, configuration: Configuration, together: _Group) -> None:
+        refusal = budgets.refused_this_cycle(together.asks, configuration.budgets, self._begun)
         if refusal is not None:
             raise Withdrawn("budget", refusal)
+
+    def _count(self, action: Action) -> None:
+        self._begun = budgets.together(self._begun, budgets.asks([(action, None)]))
 
     def _in_time(self, cloud: Cloud, now: datetime) -> None:
         skew = cloud.skew(now)
@@ -272,16 +269,14 @@ class Executor:
             raise Withdrawn("fresh read", f"{late.total_seconds():.0f} s after the fresh read: from the top")
 
     def _intend(self, attempt: Attempt, configuration: Configuration, lease: Lease, running: int, together: _Group) -> None:
-        budget = _budget(attempt.action, configuration)
-        ask = budgets.Ask(len(together.resources), together.usd_per_hour)
-
         since = attempt.intent_at - DEBITS_OF
-        elsewhere = [debit for action in SAME_BUDGET.get(attempt.action, ()) for debit in self._store.debits(action, since)]
+        others_too = [action for action in budgets.counted_with(attempt.action) if action is not attempt.action]
+        elsewhere = [debit for action in others_too for debit in self._store.debits(action, since)]
 
         def admit(debits: tuple[Debit, ...]) -> str | None:
             # A gang is asked for whole each time: what its own members took a moment ago is already in the asking.
             others = [d for d in (*debits, *elsewhere) if d.resource not in together.resources or d.at < together.began_at]
-            return budgets.refusal(ask, budgets.limits(budget, others, attempt.intent_at, running))
+            return budgets.refused(together.asks, configuration.budgets, others, attempt.intent_at, running)
 
         entry = AuditEntry(
             attempt.intent_at, AuditKind.INTENT, attempt.actor, attempt.because, attempt.resource, attempt.action.value, attempt.id,
@@ -347,10 +342,10 @@ class Executor:
             id=f"a-{uuid4().hex[:12]}", resource=stopped.resource, action=Action.START, cause="undo", policy=stopped.policy,
             because=f"undo of {stopped.id}", intent_at=self._clock.now(), before=fresh, actor=actor, epoch=lease.epoch, holder=lease.holder,
         )  # fmt: skip
-        alone = _Group(frozenset((attempt.resource,)), attempt.intent_at)
-        self._in_cycle(attempt.action, configuration, alone)
+        alone = _Group(frozenset((attempt.resource,)), attempt.intent_at, budgets.asks([(attempt.action, None)]))
+        self._in_cycle(configuration, alone)
         self._intend(attempt, configuration, lease, running, alone)
-        self._begun[_budget(attempt.action, configuration)] += 1
+        self._count(attempt.action)
         try:
             self._owe(stopped, attempt)
             self._soon(at, ran_s)
@@ -358,10 +353,6 @@ class Executor:
             self.settler.close(attempt, Outcome.ABANDONED, late.because, None)
             raise
         return self._call(attempt, gathering)
-
-
-def _budget(action: Action, configuration: Configuration) -> CountBudget:
-    return configuration.budgets.starts if action is Action.START else configuration.budgets.stops
 
 
 def _by_gang(actions: Sequence[PlannedAction]) -> list[list[PlannedAction]]:

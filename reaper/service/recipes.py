@@ -28,7 +28,7 @@ from reaper.model.plan import Attempt, Outcome
 from reaper.model.policy import Mode
 from reaper.ports import Brakes, Clock, Cloud, Lease, Store
 from reaper.service.gather import Gathering, read_known
-from reaper.service.settle import LATER_STEPS, READ_TO_CALL, Settler, read
+from reaper.service.settle import LATER_STEPS, READ_TO_CALL, UNSEEN_AFTER, Settler, read
 
 _log = log.get(__name__)
 
@@ -46,6 +46,13 @@ BEFORE_ENDING = (
     stop_protected.stop_protected, termination.termination_protected,
 )  # fmt: skip
 """Guards that hold for a stopped machine as well. The others ask what runs on it, and nothing does."""
+
+
+_NOT_SENT = "not-begun"
+"""In the record of a snapshot that the cloud refused, or that never reached it: nothing of it will appear."""
+
+_ENTRIES = 200
+"""Of the record of one machine, far more than an attempt writes in minutes."""
 
 
 class NotNow(Exception):
@@ -78,10 +85,13 @@ class Recipes:
                 left -= begun
             except NotNow as why:
                 _log.info("step waits", resource=str(attempt.resource), action=attempt.action.value, attempt=attempt.id, because=str(why))
-                attempt = self._give_up_late(attempt, str(why))
+                attempt = self._give_up_late(attempt, str(why), terms)
             except CloudError as error:
                 _log.warning("step not carried out", resource=str(attempt.resource), attempt=attempt.id, because=str(error))
-                attempt = self._settler.refused(attempt, error) if isinstance(error, Denied) else self._give_up_late(attempt, str(error))
+                if isinstance(error, Denied):
+                    attempt = self._settler.close(attempt, Outcome.REFUSED, str(error), terms.gathering.instance(attempt.resource))
+                else:
+                    attempt = self._give_up_late(attempt, str(error), terms)
             found.append(attempt)
         return tuple(found)
 
@@ -111,6 +121,10 @@ class Recipes:
         verified = _verified(attempt, fresh, snapshots)
         if verified is None:
             raise NotNow("its snapshots are not complete yet")
+        for one in verified:
+            wrong = _wrong(one)
+            if wrong is not None:
+                return self._settler.close(attempt, Outcome.FAILED, f"stopped, and its snapshot proves nothing: {wrong}", fresh), 0
         if attempt.action is Action.STOP_AND_SNAPSHOT:
             return self._settler.close(attempt, Outcome.DONE, f"stopped, and snapshotted: {_names(verified)}", fresh), 0
         return self._end(attempt, cloud, terms, verified), 0
@@ -121,22 +135,49 @@ class Recipes:
         self, attempt: Attempt, cloud: Cloud, terms: Terms, missing: Sequence[str], snapshots: Sequence[Snapshot], left: int
     ) -> tuple[Attempt, int]:
         begun = 0
+        unseen = self._sent_lately(attempt, snapshots) & set(missing)
         for volume in missing:
+            if volume in unseen:
+                continue
             if sum(one.volume == volume for one in snapshots) >= TRIES:
-                return self._settler.close(attempt, Outcome.FAILED, f"stopped, but snapshots of {volume} failed {TRIES} times", None), begun
+                because = f"stopped, but snapshots of {volume} failed {TRIES} times"
+                return self._settler.close(attempt, Outcome.FAILED, because, terms.gathering.instance(attempt.resource)), begun
             if begun >= left:
                 break
             self._permitted(attempt, terms)
             self._record(attempt, AuditKind.INTENT, f"snapshot {volume}", {"volume": volume})
             try:
                 id = cloud.snapshot(attempt.resource, volume, self._tags(attempt, volume))
-            except (TooSoon, AnswerLost, Unreachable) as error:
+            except (TooSoon, Unreachable) as error:
                 # read again in the next cycle, a minute from now: the cloud asks for a quarter of that
+                self._record(attempt, AuditKind.OUTCOME, f"snapshot {volume}: {error}", {"volume": volume, _NOT_SENT: "yes"})
+                raise NotNow(str(error)) from error
+            except AnswerLost as error:
                 self._record(attempt, AuditKind.OUTCOME, f"snapshot {volume}: {error}", {"volume": volume})
                 raise NotNow(str(error)) from error
             begun += 1
             self._record(attempt, AuditKind.OUTCOME, f"snapshot {id} of {volume} begun", {"volume": volume, "snapshot": id})
+        if unseen and not begun:
+            raise NotNow(f"a snapshot of {', '.join(sorted(unseen))} was asked for a moment ago and is not to be seen yet")
         return attempt, begun
+
+    def _sent_lately(self, attempt: Attempt, snapshots: Sequence[Snapshot]) -> set[str]:
+        """
+        Disks of which a snapshot was asked for within the last minutes and is not listed: a listing may lag behind what was
+        done, and a second snapshot of the same would cost and stay. From the record, so that a crash in between forgets none.
+        """
+        begun_after = self._clock.now() - UNSEEN_AFTER
+        sent: dict[str, datetime] = {}
+        for entry in reversed(self._store.audit(resource=attempt.resource, limit=_ENTRIES)):
+            volume = entry.evidence.get("volume")
+            if entry.attempt != attempt.id or volume is None:
+                continue
+            if entry.kind is AuditKind.INTENT and entry.at > begun_after:
+                sent[volume] = entry.at
+            elif _NOT_SENT in entry.evidence:
+                sent.pop(volume, None)
+        seen = {one.volume for one in snapshots if one.started_at is None or one.started_at >= sent.get(one.volume, one.started_at) - timedelta(seconds=2)}
+        return set(sent) - seen
 
     def _tags(self, attempt: Attempt, volume: str) -> dict[str, str]:
         """What a person needs to find and restore it."""
@@ -154,6 +195,9 @@ class Recipes:
 
     def _end(self, attempt: Attempt, cloud: Cloud, terms: Terms, verified: Sequence[Snapshot]) -> Attempt:
         protections = cloud.protections(attempt.resource)
+        kept = _verified(attempt, attempt.before, cloud.snapshots(attempt.resource, attempt.id))  # reading those may have taken long
+        if kept is None or any(_wrong(one) for one in kept):
+            raise NotNow("its snapshots were changed a moment ago")  # the next cycle says what that was
         at, ran_s = self._clock.now(), self._clock.monotonic()
         fresh = read(cloud, attempt.resource)  # once more: whoever started it since the snapshots were looked for works on it
         terms.gathering.replace_instance(fresh, at)
@@ -230,11 +274,11 @@ class Recipes:
         if fresh is None or not configuration.scope.what.matches(fresh):
             raise NotNow("outside [scope]")
 
-    def _give_up_late(self, attempt: Attempt, why: str) -> Attempt:
+    def _give_up_late(self, attempt: Attempt, why: str, terms: Terms) -> Attempt:
         age = self._clock.now() - attempt.intent_at
         if age <= WITHIN:
             return attempt
-        return self._settler.close(attempt, Outcome.FAILED, f"not done within {span_text(WITHIN)}: {why}", None)
+        return self._settler.close(attempt, Outcome.FAILED, f"not done within {span_text(WITHIN)}: {why}", terms.gathering.instance(attempt.resource))
 
     def _record(self, attempt: Attempt, kind: AuditKind, because: str, evidence: dict[str, str]) -> None:
         entry = AuditEntry(self._clock.now(), kind, attempt.actor, because, attempt.resource, attempt.action.value, attempt.id, evidence)
@@ -269,6 +313,29 @@ def _verified(attempt: Attempt, machine: Instance, snapshots: Sequence[Snapshot]
             return None
         found.append(one)
     return tuple(found) if found else None
+
+
+def _wrong(snapshot: Snapshot) -> str | None:
+    """
+    Why a complete snapshot is not a copy of its disk: whatever is wrong with it, nothing may rely on it, and a second one would
+    be no better. Raises NotNow where that cannot be told.
+    """
+    told = snapshot.tags.get(f"{OWN_TAG_PREFIX}disk")
+    if told != snapshot.volume:
+        return f"{snapshot.id} is of {snapshot.volume}, and was taken as one of {told or 'a disk that its tags do not name'}"
+    for what, has, wanted in (
+        ("GiB", snapshot.size_gib, snapshot.disk_gib), ("encryption", snapshot.encrypted, snapshot.disk_encrypted),
+    ):  # fmt: skip
+        if has is None or wanted is None:
+            raise NotNow(f"{what} of {snapshot.id} and of {snapshot.volume} cannot both be read")
+        if has != wanted:
+            words = f"{has} GiB and its disk {wanted} GiB" if what == "GiB" else f"{_encrypted(has)} and its disk {_encrypted(wanted)}"
+            return f"{snapshot.id} of {snapshot.volume} is {words}"
+    return None
+
+
+def _encrypted(is_so: object) -> str:
+    return "encrypted" if is_so else "not encrypted"
 
 
 def _names(snapshots: Sequence[Snapshot]) -> str:

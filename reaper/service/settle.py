@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reaper import log
+from reaper.decide.undo import left_stopped
 from reaper.errors import CloudError, KeyUnusable, NoCapacity, NotFound, QuotaReached, Throttled, Unreachable
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.decision import Action
@@ -83,11 +84,10 @@ class Settler:
         )
         self._store.end_attempt(closed, entry)
         _log.info("action finished", resource=str(attempt.resource), action=attempt.action.value, attempt=attempt.id, outcome=outcome.value, detail=detail)
-        if outcome is Outcome.DONE:
-            if attempt.action.stops:
-                self.mirror(attempt.resource, {STOPPED_BY: attempt.id})
-            elif attempt.action is Action.START:
-                self.mirror(attempt.resource, {STOPPED_BY: None, OWED_START: None})
+        if left_stopped(closed):
+            self.mirror(attempt.resource, {STOPPED_BY: attempt.id})
+        elif attempt.action is Action.START and outcome is Outcome.DONE:
+            self.mirror(attempt.resource, {STOPPED_BY: None, OWED_START: None})
         return closed
 
     def mirror(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
@@ -130,7 +130,8 @@ def end_of(attempt: Attempt, now_is: Instance, now: datetime) -> tuple[Outcome |
     if attempt.action is Action.START:
         wanted, going = InstanceState.RUNNING, (InstanceState.PENDING,)
         if now_is.state is InstanceState.STOPPED and now_is.fell_back is not None and _since(now_is, attempt):
-            return Outcome.FAILED, f"it began to start and fell back to stopped: {now_is.state_reason}"
+            met = f" (no {now_is.type} in {now_is.zone or now_is.id.place})" if now_is.fell_back is Hindrance.CAPACITY else ""
+            return Outcome.FAILED, f"it began to start and fell back to stopped: {now_is.state_reason}{met}"
     else:
         wanted, going = InstanceState.STOPPED, (InstanceState.STOPPING,)
     stuck = HIBERNATING if attempt.action is Action.HIBERNATE else STUCK_AFTER
@@ -142,7 +143,9 @@ def end_of(attempt: Attempt, now_is: Instance, now: datetime) -> tuple[Outcome |
             return Outcome.FAILED, f"it is {wanted} only since {now_is.changed_at:%Y-%m-%d %H:%M %Z}, by somebody else"
         if attempt.action in LATER_STEPS:
             return None, ""
-        return Outcome.DONE, f"{wanted}, read back from the cloud"
+        # EC2 stops a machine whose memory could not be kept all the same, and its reason alone says so
+        kept = f", for the reason {now_is.state_reason}" if attempt.action is Action.HIBERNATE and now_is.state_reason is not None else ""
+        return Outcome.DONE, f"{wanted}, read back from the cloud{kept}"
     if now_is.state in going:
         return (Outcome.FAILED, f"still {now_is.state} after {age}") if age > stuck else (None, "")
     if now_is.state in (InstanceState.TERMINATED, InstanceState.TERMINATING):
@@ -154,5 +157,10 @@ def end_of(attempt: Attempt, now_is: Instance, now: datetime) -> tuple[Outcome |
 
 
 def _since(now_is: Instance, attempt: Attempt) -> bool:
-    """Whether it changed since the attempt began, as far as the cloud tells, which is to a second."""
-    return now_is.changed_at is None or now_is.changed_at >= attempt.intent_at - timedelta(seconds=2)
+    """
+    Whether it changed since the attempt began, as far as the cloud tells, which is to a second. Of a machine that fell back EC2
+    often tells no moment: the reason it had before may be what a read that lags behind still shows.
+    """
+    if now_is.changed_at is None:
+        return now_is.state_reason != attempt.before.state_reason
+    return now_is.changed_at >= attempt.intent_at - timedelta(seconds=2)

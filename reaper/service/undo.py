@@ -1,5 +1,6 @@
 """Starting again what was stopped, by its entry in the record."""
 
+from reaper.decide.undo import left_stopped
 from reaper.errors import UsageError
 from reaper.model.plan import Attempt
 from reaper.ports import Store
@@ -19,6 +20,6 @@ def find_stop(store: Store, entry: str) -> Attempt:
     attempt = store.attempt(entry)
     if attempt is None:
         raise UsageError(f"there is no attempt {entry}; `reaper audit` lists them")
-    if not attempt.action.stops:
+    if not attempt.action.stops and not left_stopped(attempt):
         raise UsageError(f"{entry} was no stop but a {attempt.action}; only stops can be undone")
     return attempt

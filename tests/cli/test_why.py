@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from reaper.model.kinds.instance import InstanceState
+from reaper.model.audit import AuditEntry, AuditKind
+from reaper.model.kinds.instance import InstanceState, Protections
 from reaper.model.mark import Stage
 from reaper.model.signal import Holder, Job, Person
 from reaper.service.snooze import snooze
@@ -260,3 +261,23 @@ def test_a_machine_that_fell_silent_is_not_called_starved(room: Room) -> None:
     assert room.reaper("why", "trainer", "--json").json["starved"] is None
     assert room.reaper("inventory", "--json").json["machines"][0]["starved"] is None
     assert room.reaper("plan", "--json").json["summary"]["starved"] == 0
+
+
+def test_what_only_the_cloud_could_tell_when_its_countdown_began_is_shown_and_plan_tells_it_too(room: Room) -> None:
+    """A stop of what is paid for either way saves nothing: whoever decides about it has to read that."""
+    committed = "Savings Plan sp-1 commits the account to 12.5 USD an hour"
+    room.cloud.protections = lambda resource: Protections(False, committed=committed)  # type: ignore[method-assign]
+    room.machine(public_address="192.0.2.7", address_kept=False)
+    room.list_all()
+    room.report()
+    told = room.reaper("plan", "--json").json["machines"][0]["noted"]
+    noted = "; ".join(told)
+    with room.store() as store:
+        entry = AuditEntry(NOW, AuditKind.NOMINATED, "reaper", "idle", make.resource(), "stop", evidence={"noted": noted})
+        store.append_audit(entry)
+    room.mark(Stage.WARNED, waited=2 * MINUTE)
+
+    assert any(committed in words for words in told)
+    assert any("192.0.2.7 changes with the next start" in words for words in told)
+    assert committed in room.reaper("why", "trainer").out
+    assert room.reaper("why", "trainer", "--json").json["noted"] == noted

@@ -10,6 +10,7 @@ from reaper.clouds.readonly import OnlyVerbs
 from reaper.errors import (
     AnswerLost,
     CloudError,
+    Denied,
     NoCapacity,
     Protected,
     QuotaReached,
@@ -77,6 +78,37 @@ def test_a_snapshot_carries_its_tags_from_the_beginning_and_is_pending_first(clo
     assert complete.started_at is not None
     assert complete.started_at >= before
     assert cloud.snapshots(machine, "a-2") == ()
+
+
+def test_a_snapshot_is_read_beside_what_its_disk_is_now(cloud: AwsCloud, moto: MotoEc2, faults: Faults, machine: ResourceId) -> None:
+    volume = volume_of(cloud, machine)
+    cloud.snapshot(machine, volume, {"idle-reaper:attempt": "a-beside"})
+    (same,) = cloud.snapshots(machine, "a-beside")
+    size = moto.do("describe_volumes", VolumeIds=[volume])["Volumes"][0]["Size"]
+    item = f"<item><volumeId>{volume}</volumeId><size>{size + 10}</size><encrypted>true</encrypted></item>"
+    faults.on("DescribeVolumes", replies(f"<R><volumeSet>{item}</volumeSet></R>"))  # moto's snapshots grow with their disk
+    (changed,) = cloud.snapshots(machine, "a-beside")
+
+    assert (same.size_gib, same.disk_gib, same.encrypted, same.disk_encrypted) == (size, size, False, False)
+    assert (changed.size_gib, changed.disk_gib, changed.encrypted, changed.disk_encrypted) == (size, size + 10, False, True)
+
+
+def test_of_a_disk_that_is_gone_nothing_is_told_and_its_snapshot_is_still_read(cloud: AwsCloud, faults: Faults, machine: ResourceId) -> None:
+    cloud.snapshot(machine, volume_of(cloud, machine), {"idle-reaper:attempt": "a-gone"})
+    faults.on("DescribeVolumes", replies("<R><volumeSet/></R>"))
+
+    (left,) = cloud.snapshots(machine, "a-gone")
+
+    assert left.state is SnapshotState.COMPLETED
+    assert (left.disk_gib, left.disk_encrypted) == (None, None)
+
+
+def test_disks_that_cannot_be_read_make_no_snapshot_look_verified(cloud: AwsCloud, faults: Faults, machine: ResourceId) -> None:
+    cloud.snapshot(machine, volume_of(cloud, machine), OURS)
+    faults.on("DescribeVolumes", refuse("UnauthorizedOperation", status=403), times=9)
+
+    with pytest.raises(Denied):
+        cloud.snapshots(machine, "a-1")
 
 
 @pytest.mark.parametrize("code", ["SnapshotCreationPerVolumeRateExceeded", "ConcurrentSnapshotLimitExceeded"])

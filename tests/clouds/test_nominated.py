@@ -113,19 +113,6 @@ def test_what_cannot_be_read_of_keys_says_why_and_spoils_nothing_else(make_cloud
     assert "UnauthorizedOperation" in (got.keys_because or "")
 
 
-def test_a_reserved_type_is_told_and_asked_for_once(make_cloud: Make, moto: MotoEc2, faults: Faults) -> None:
-    item = "<item><reservedInstancesId>r</reservedInstancesId><instanceType>g5.xlarge</instanceType><instanceCount>2</instanceCount><state>active</state></item>"
-    faults.on("DescribeReservedInstances", replies(f"<R><reservedInstancesSet>{item}</reservedInstancesSet></R>"))
-    cloud = make_cloud("us-east-1", price_list=True)
-    resource, other = rid(moto.launch()), rid(moto.launch(type="p3.2xlarge"))
-
-    covered, not_covered = cloud.protections(resource).covered, cloud.protections(other).covered
-
-    assert "2 reserved g5.xlarge are paid for" in (covered or "")
-    assert not_covered is None
-    assert faults.tries("DescribeReservedInstances") == 1
-
-
 def test_spot_requests_are_asked_for_once_and_only_where_there_are_some(make_cloud: Make, moto: MotoEc2, faults: Faults) -> None:
     moto.launch("plain")
     cloud = make_cloud("us-east-1")

@@ -2,10 +2,13 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from reaper.clock import SystemClock
+from reaper.clouds.aws.needs import needed
+from reaper.clouds.aws.permissions import ACTOR, READER, SNAPSHOTS, TERMINATE
 from reaper.clouds.aws.probe import AwsProber
 from reaper.errors import ReadOnly
 from reaper.model import policy
@@ -13,7 +16,7 @@ from reaper.model.policy import Claim, Configuration, Scope, Selector
 from reaper.ports import Probed
 from tests.builders import configuration
 from tests.clouds.conftest import FAST, rid
-from tests.fakes.faults import Faults, refuse
+from tests.fakes.faults import Faults, refuse, refuse_json
 from tests.fakes.moto_ec2 import ACCOUNT, MotoEc2
 
 ALL_VERBS = ("snapshot", "start", "stop", "terminate")
@@ -26,7 +29,8 @@ def prober(moto: MotoEc2, faults: Faults) -> AwsProber:
 
 
 def wanting(*verbs: str) -> Configuration:
-    return configuration(scope=Scope(Selector(tags={"team": ("ml",)}), verbs, Claim("reaper", "ml-platform"), given=True))
+    scope = Scope(Selector(tags={"team": ("ml",)}), verbs, Claim("reaper", "ml-platform"), given=True)
+    return configuration(scope=scope, aws=policy.AwsCloud(price_list=False))
 
 
 def told(probed: tuple[Probed, ...]) -> dict[str, bool | None]:
@@ -43,13 +47,62 @@ def test_dry_runs_tell_what_is_allowed_and_stop_nothing(prober: AwsProber, moto:
     assert not any(tag["key"].startswith("idle-reaper") for tag in moto.machine(native).get_tags())
 
 
-def test_what_has_no_dry_run_is_named_and_not_tried(prober: AwsProber, moto: MotoEc2) -> None:
+def test_what_cannot_be_tried_is_named_with_why_and_for_what_it_is_needed(prober: AwsProber, moto: MotoEc2) -> None:
     moto.launch(team="ml", reaper="ml-platform")
-    probed = {one.permission: one for one in prober.probe(wanting("stop", "start"))}
+    probed = {one.permission: one for one in prober.probe(wanting(*ALL_VERBS))}
 
-    assert probed["kms:DescribeKey"].allowed is None
-    assert "no dry run" in probed["kms:DescribeKey"].because
-    assert probed["kms:CreateGrant"].allowed is None
+    untried = {name: one.because for name, one in probed.items() if one.allowed is None}
+    assert set(untried) == {"kms:CreateGrant", "kms:DescribeKey", "ecs:ListContainerInstances"}
+    assert "a dry run of that start does not try it" in untried["kms:CreateGrant"]
+    assert all("it is needed to" in because for because in untried.values())
+
+
+def test_every_permission_of_the_verbs_is_told_one_way_or_another(prober: AwsProber, moto: MotoEc2) -> None:
+    """One that is left out would be taken for allowed."""
+    moto.launch(team="ml", reaper="ml-platform")
+
+    found = told(prober.probe(configuration_with_money()))
+
+    assert set(found) == {permission.action for permission in needed(READER, ACTOR, SNAPSHOTS, TERMINATE)}
+
+
+def configuration_with_money() -> Configuration:
+    return replace(wanting(*ALL_VERBS), aws=policy.AwsCloud(price_list=True))
+
+
+@pytest.mark.parametrize("operation", ["DescribeAutoScalingInstances", "ListClusters"])
+def test_a_read_of_another_service_is_asked_and_a_denial_of_it_is_told(prober: AwsProber, moto: MotoEc2, faults: Faults, operation: str) -> None:
+    moto.launch()
+    service = "autoscaling" if operation.startswith("Describe") else "ecs"
+    allowed = told(prober.probe(wanting()))[f"{service}:{operation}"]
+    faults.on(operation, (refuse if service == "autoscaling" else refuse_json)("AccessDeniedException"))
+
+    assert allowed is True
+    assert told(prober.probe(wanting()))[f"{service}:{operation}"] is False
+
+
+def test_what_is_only_about_money_is_optional_and_left_out_where_it_is_never_asked(prober: AwsProber, moto: MotoEc2, faults: Faults) -> None:
+    moto.launch()
+    faults.on("DescribeSavingsPlans", refuse_json("AccessDeniedException", status=403), times=9)
+    faults.on("GetProducts", refuse_json("AccessDeniedException", status=403), times=9)
+
+    probed = {one.permission: one for one in prober.probe(configuration_with_money())}
+    off = told(prober.probe(replace(wanting(), aws=policy.AwsCloud(price_list=False))))
+
+    assert {name for name, one in probed.items() if one.optional} == {
+        "savingsplans:DescribeSavingsPlans", "pricing:GetProducts", "ec2:DescribeReservedInstances",
+    }  # fmt: skip
+    assert probed["savingsplans:DescribeSavingsPlans"].allowed is False
+    assert not {"savingsplans:DescribeSavingsPlans", "pricing:GetProducts", "ec2:DescribeReservedInstances"} & off.keys()
+
+
+def test_a_snapshot_is_tried_dry_on_a_disk_of_a_machine_in_scope(prober: AwsProber, moto: MotoEc2) -> None:
+    moto.launch(team="ml", reaper="ml-platform")
+
+    found = told(prober.probe(wanting("stop", "snapshot")))
+
+    assert found["ec2:CreateSnapshot"] is True
+    assert moto.do("describe_snapshots", Filters=[{"Name": "tag-key", "Values": ["idle-reaper:attempt"]}])["Snapshots"] == []
 
 
 def test_a_denied_one_is_told(prober: AwsProber, moto: MotoEc2, faults: Faults) -> None:

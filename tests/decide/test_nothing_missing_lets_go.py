@@ -89,6 +89,7 @@ ALLOWED = {
     ("protections", "keys"): "keys are a risk that is told; one known to be unusable holds",
     ("protections", "keys_because"): SHOWN,
     ("protections", "covered"): SHOWN,
+    ("protections", "committed"): SHOWN,
     # the clock's answer
     ("quiet", "since", OLD): "quiet for longer",
     ("quiet", "unheld_since", OLD): "quiet for longer",

@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "iam" / "aws"
 ADAPTER = ROOT / "reaper" / "clouds" / "aws"
 ALL = (READER, ACTOR, SNAPSHOTS, TERMINATE, HUB)
-SERVICES = ("ec2", "sts", "kms", "autoscaling", "ecs", "pricing")
+SERVICES = ("ec2", "sts", "kms", "autoscaling", "ecs", "pricing", "savingsplans")
 """Whose action a name is that several have (delete_tags): the first one's."""
 
 FREE = {"sts:GetCallerIdentity"}

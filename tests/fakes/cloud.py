@@ -118,7 +118,7 @@ class FakeCloud:
         failed = volume in self.snapshots_fail
         self.snapshots_fail.discard(volume)
         state = SnapshotState.FAILED if failed else SnapshotState.PENDING
-        made = Snapshot(f"snap-{len(self.snapshots_made) + 1}", volume, state, 100, True, self._clock.now(), dict(tags))
+        made = Snapshot(f"snap-{len(self.snapshots_made) + 1}", volume, state, 100, True, self._clock.now(), dict(tags), disk_gib=100, disk_encrypted=True)
         self.snapshots_made.append(made)
         self._snapshot_reads[made.id] = self.snapshots_complete_after
         if self._lost["snapshot"]:

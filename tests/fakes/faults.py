@@ -74,6 +74,12 @@ def refuse(code: str, message: str = "injected", *, status: int = 400) -> Make:
     return lambda request: answer(request, status, body)
 
 
+def refuse_json(code: str, *, status: int = 400) -> Make:
+    """As the services that speak JSON do (KMS, ECS, prices, Savings Plans)."""
+    headers = {"content-type": "application/json", "x-amzn-errortype": code}
+    return replies(f'{{"__type": "{code}", "message": "injected"}}', status=status, **headers)
+
+
 def answer(request: AWSPreparedRequest, status: int, body: str, **headers: str) -> AWSResponse:
     answered: Any = {"content-type": "text/xml", **headers}
     return AWSResponse(request.url, status, answered, _Raw(body.encode()))

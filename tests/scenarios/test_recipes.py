@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from reaper.decide.breaker import Jump
-from reaper.errors import AnswerLost, Denied, TooSoon
+from reaper.errors import AnswerLost, CloudError, Denied, QuotaReached, TooSoon
+from reaper.model.decision import Action
 from reaper.model.kinds.instance import InstanceState, Protections
 from reaper.model.kinds.snapshot import SnapshotState
 from reaper.model.plan import Outcome
-from reaper.model.policy import IdleTerms, Mode, Scope, Selector, Warn
+from reaper.model.policy import Budgets, CountBudget, IdleTerms, Mode, Scope, Selector, Warn
 from tests.scenarios.world import World, configuration, policy
 
 DISKS = ("vol-a", "vol-b", "vol-c")
@@ -71,6 +72,48 @@ def test_hibernating_and_stopping_share_one_budget(tmp_path: Path) -> None:
     assert len(world.cloud.verbs()) == 1
 
 
+def limited(world: World, **budgets: CountBudget) -> None:
+    world.config = replace(world.config, budgets=replace(world.config.budgets, **budgets))
+
+
+@pytest.mark.parametrize("action", ["stop-and-snapshot", "terminate"])
+def test_snapshots_have_a_budget_of_their_own_beside_that_of_stops(tmp_path: Path, action: str) -> None:
+    """A machine counts once, however many disks it has; what only stops is not bound by it."""
+    world = world_of(tmp_path, action)
+    limited(world, snapshots=CountBudget(per_day=1))
+    world.add("i-a", volumes=DISKS)
+    world.add("i-b", volumes=DISKS)
+    open_protections(world)
+
+    world.run(30)
+
+    assert len({one.tags["idle-reaper:machine"] for one in world.cloud.snapshots_made}) == 1
+    assert [name for name, _ in world.cloud.verbs()].count("stop") == 1
+    assert any("budget of snapshots: per day: 1 of 1 used" in w.because for w in world.results[-1].plan.withheld)
+
+
+def test_ends_have_a_budget_of_their_own_which_binds_nothing_else(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "terminate")
+    limited(world, deletes=CountBudget(per_day=0))
+    ends, stops = world.config.policies[0], policy(action="stop", idle=world.config.policies[0].idle, warn=world.config.policies[0].warn)
+    world.config = replace(world.config, policies=(
+        replace(ends, when=Selector(tags={"phase": ("scratch",)})), replace(stops, name="stops", when=Selector(tags={"phase": ("work",)})),
+    ))  # fmt: skip
+    world.add("i-a", tags={"team": "ml", "phase": "scratch"})
+    world.add("i-b", tags={"team": "ml", "phase": "work"})
+    open_protections(world)
+
+    world.run(30)
+
+    assert [(name, id.native) for name, id in world.cloud.verbs()] == [("stop", "i-b")]
+    assert any("budget of deletes: per day: 0 of 0 used" in w.because for w in world.results[-1].plan.withheld)
+
+
+def test_whoever_configures_nothing_ends_five_machines_a_day_at_most() -> None:
+    assert Budgets().deletes == CountBudget(per_day=5)
+    assert Budgets().snapshots == CountBudget(per_day=20)
+
+
 # --- stop and snapshot ----------------------------------------------------------------------------------------------------
 
 
@@ -119,6 +162,91 @@ def test_a_lost_answer_and_a_crash_make_no_second_snapshot(tmp_path: Path) -> No
     assert attempt(world).outcome is Outcome.DONE
 
 
+@pytest.mark.parametrize("crash", [False, True], ids=["", "and we crash"])
+@pytest.mark.parametrize("lost", [False, True], ids=["answered", "answer lost"])
+def test_a_listing_that_lags_behind_makes_no_second_snapshot(tmp_path: Path, crash: bool, lost: bool) -> None:
+    """What was just made is not always to be seen at once, and a second one would cost and stay."""
+    world = world_of(tmp_path, "stop-and-snapshot")
+    world.add("i-a", volumes=DISKS)
+    real, hidden = world.cloud.snapshots, [True]
+    world.cloud.snapshots = lambda *args: () if hidden[0] else real(*args)  # type: ignore[method-assign]
+    if lost:
+        world.cloud.lose_answer("snapshot", AnswerLost("snapshot: read timed out"))
+    until_down(world)
+    if crash:
+        world.restart()
+    world.run(1)
+    hidden[0] = False
+    world.run(5)
+
+    assert sorted(one.volume for one in world.cloud.snapshots_made) == list(DISKS)
+    assert attempt(world).outcome is Outcome.DONE
+
+
+def test_a_snapshot_that_never_appears_is_asked_for_again(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "stop-and-snapshot")
+    world.add("i-a", volumes=("vol-a",))
+    real = world.cloud.snapshot
+
+    def vanishes(*args: object) -> str:
+        real(*args)  # type: ignore[arg-type]
+        world.cloud.snapshots_made.clear()
+        world.cloud.snapshot = real  # type: ignore[method-assign]
+        return "snap-lost"
+
+    world.cloud.snapshot = vanishes  # type: ignore[method-assign, assignment]
+    until_down(world)
+    world.run(6)
+
+    assert [name for name, _ in world.cloud.verbs()] == ["stop", "snapshot", "snapshot"]
+    assert attempt(world).outcome is Outcome.DONE
+
+
+def test_what_a_stop_for_hibernation_came_to_is_told(tmp_path: Path) -> None:
+    """EC2 stops a machine whose memory it could not keep, and its state reason alone says so."""
+    world = world_of(tmp_path, "hibernate")
+    life = world.add("i-a", hibernation=True)
+    real = world.cloud.hibernate
+
+    def hibernate(resource: object) -> None:
+        real(resource)  # type: ignore[arg-type]
+        world.cloud.change(life.id, state_reason="Server.InternalError")
+
+    world.cloud.hibernate = hibernate  # type: ignore[method-assign]
+    until_down(world)
+    world.run(2)
+
+    assert attempt(world).detail == "stopped, read back from the cloud, for the reason Server.InternalError"
+
+
+@pytest.mark.parametrize("error", [QuotaReached("tag: fifty tags", "TagLimitExceeded"), Denied("tag: UnauthorizedOperation", "UnauthorizedOperation")])
+def test_a_tag_that_cannot_be_written_changes_nothing_about_what_was_done(tmp_path: Path, error: CloudError) -> None:
+    world = world_of(tmp_path, "stop-and-snapshot")
+    world.add("i-a")
+    world.cloud.fail("tag", error, times=99)
+
+    until_down(world)
+    world.run(3)
+
+    assert [name for name, _ in world.cloud.verbs()] == ["stop", "snapshot"]
+    assert attempt(world).outcome is Outcome.DONE
+
+
+def test_a_group_that_ends_the_stopped_machine_is_told_and_nothing_is_started_or_ended_by_us(tmp_path: Path) -> None:
+    """A member whose tag nobody saw: its group takes it for broken while its snapshots are made."""
+    world = world_of(tmp_path, "terminate")
+    world.cloud.snapshots_complete_after = 9
+    life = world.add("i-a")
+    open_protections(world)
+    until_down(world)
+    world.cloud.change(life.id, state=InstanceState.TERMINATED)
+    world.run(3)
+
+    assert "terminate" not in [name for name, _ in world.cloud.verbs()]
+    assert attempt(world).outcome is Outcome.FAILED
+    assert "ended by somebody else" in (attempt(world).detail or "")
+
+
 def test_a_rate_limit_waits_for_a_later_cycle_and_no_call_is_made_twice_in_one(tmp_path: Path) -> None:
     world = world_of(tmp_path, "stop-and-snapshot")
     world.add("i-a", volumes=("vol-a",))
@@ -142,6 +270,105 @@ def test_no_more_than_four_snapshots_are_begun_in_a_cycle(tmp_path: Path) -> Non
     assert len(world.cloud.snapshots_made) <= first + 4
     world.run(4)
     assert attempt(world).outcome is Outcome.DONE
+
+
+def spoil(world: World, **changes: object) -> None:
+    """The newest snapshot of the last disk is not what was asked for."""
+    made = world.cloud.snapshots_made
+    made[-1] = replace(made[-1], **changes)  # type: ignore[arg-type]
+
+
+WRONG = [
+    pytest.param({"size_gib": 50}, "is 50 GiB and its disk 100 GiB", id="smaller than its disk"),
+    pytest.param({"disk_gib": 200}, "is 100 GiB and its disk 200 GiB", id="of a disk that was enlarged since"),
+    pytest.param({"encrypted": False}, "is not encrypted and its disk encrypted", id="encryption lost"),
+    pytest.param({"disk_encrypted": False}, "is encrypted and its disk not encrypted", id="not of this disk"),
+    pytest.param({"tags": "disk"}, "was taken as one of vol-other", id="tagged as one of another disk"),
+]
+
+
+def spoiled(world: World, changes: dict[str, object]) -> None:
+    if changes.get("tags") == "disk":
+        changes = {"tags": {**world.cloud.snapshots_made[-1].tags, "idle-reaper:disk": "vol-other"}}
+    spoil(world, **changes)
+
+
+@pytest.mark.parametrize("action", ["stop-and-snapshot", "terminate"])
+@pytest.mark.parametrize(("changes", "said"), WRONG)
+def test_a_complete_snapshot_that_is_no_copy_of_its_disk_is_a_failure_and_nothing_is_ended(
+    tmp_path: Path, action: str, changes: dict[str, object], said: str
+) -> None:
+    world = world_of(tmp_path, action)
+    world.cloud.snapshots_complete_after = 2
+    world.add("i-a", volumes=DISKS)
+    open_protections(world)
+    until_down(world)
+    spoiled(world, changes)
+    world.run(6)
+
+    assert "terminate" not in [name for name, _ in world.cloud.verbs()]
+    assert attempt(world).outcome is Outcome.FAILED
+    assert said in (attempt(world).detail or "")
+    assert len(world.cloud.snapshots_made) == len(DISKS)  # and no other is made in its place
+
+
+@pytest.mark.parametrize("unread", ["size_gib", "encrypted", "disk_gib", "disk_encrypted", "started_at"])
+def test_what_cannot_be_read_of_a_snapshot_or_its_disk_proves_nothing_and_is_waited_for(tmp_path: Path, unread: str) -> None:
+    world = world_of(tmp_path, "terminate")
+    world.cloud.snapshots_complete_after = 2
+    world.add("i-a", volumes=("vol-a",))
+    open_protections(world)
+    until_down(world)
+    (whole,) = world.cloud.snapshots_made
+    spoil(world, **{unread: None})
+    world.run(6)
+    held = [name for name, _ in world.cloud.verbs()]
+    spoil(world, **{unread: getattr(whole, unread)})
+    world.run(2)
+
+    assert "terminate" not in held
+    assert [name for name, _ in world.cloud.verbs()][-1] == "terminate"
+    assert attempt(world).outcome is Outcome.DONE
+
+
+@pytest.mark.parametrize("how", ["of another attempt", "of another disk", "older than the stop"])
+def test_another_snapshot_does_not_stand_for_ours(tmp_path: Path, how: str) -> None:
+    """However complete it is: what it holds is not what the disk held when we stopped the machine."""
+    world = world_of(tmp_path, "terminate")
+    world.cloud.snapshots_complete_after = 2
+    world.add("i-a", volumes=("vol-a",))
+    open_protections(world)
+    until_down(world)
+    (ours,) = world.cloud.snapshots_made
+    if how == "of another attempt":
+        spoil(world, tags={**ours.tags, "idle-reaper:attempt": "a-another"})
+    elif how == "of another disk":
+        spoil(world, volume="vol-other")
+    else:
+        spoil(world, started_at=ours.started_at - timedelta(hours=1))  # type: ignore[operator]
+    world.cloud.fail("snapshot", TooSoon("snapshot: too soon", "SnapshotCreationPerVolumeRateExceeded"), times=99)
+    world.run(6)
+
+    assert "terminate" not in [name for name, _ in world.cloud.verbs()]
+
+
+def test_snapshots_that_fail_again_and_again_end_the_attempt_and_nothing_else(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "terminate")
+    world.add("i-a", volumes=("vol-a",))
+    open_protections(world)
+    real = world.cloud.snapshot
+
+    def failing(*args: object) -> str:
+        world.cloud.snapshots_fail = {"vol-a"}
+        return real(*args)  # type: ignore[arg-type]
+
+    world.cloud.snapshot = failing  # type: ignore[method-assign, assignment]
+    until_down(world)
+    world.run(8)
+
+    assert [name for name, _ in world.cloud.verbs()] == ["stop", *["snapshot"] * 3]
+    assert attempt(world).outcome is Outcome.FAILED
+    assert "failed 3 times" in (attempt(world).detail or "")
 
 
 def test_a_machine_that_somebody_started_meanwhile_is_left_alone(tmp_path: Path) -> None:
@@ -248,6 +475,63 @@ def test_whoever_snoozes_it_after_the_stop_keeps_it(tmp_path: Path) -> None:
     assert "terminate" not in [name for name, _ in world.cloud.verbs()]
     assert attempt(world).outcome is Outcome.FAILED
     assert "not ended" in (attempt(world).detail or "")
+
+
+def is_unprotected_by_a_lost_snapshot(world: World) -> None:
+    world.cloud.snapshots_made.clear()
+
+
+def test_a_snapshot_that_is_deleted_right_before_the_end_keeps_the_machine(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "terminate")
+    world.add("i-a")
+    deleted: list[bool] = []
+
+    def protections(_: object) -> Protections:
+        if world.cloud.snapshots_made and not deleted:
+            deleted.append(True)
+            is_unprotected_by_a_lost_snapshot(world)
+            world.cloud.fail("snapshot", TooSoon("snapshot: too soon", "SnapshotCreationPerVolumeRateExceeded"), times=99)
+        return Protections(False, termination_protected=False)
+
+    world.cloud.protections = protections  # type: ignore[method-assign, assignment]
+    until_down(world)
+    world.run(8)
+
+    assert deleted
+    assert "terminate" not in [name for name, _ in world.cloud.verbs()]
+
+
+@pytest.mark.parametrize("action", ["stop-and-snapshot", "terminate"])
+@pytest.mark.parametrize("how", ["a wrong snapshot", "snapshots that fail", "no permission", "a snooze"])
+def test_a_stop_whose_later_steps_came_to_nothing_can_be_undone(tmp_path: Path, action: str, how: str) -> None:
+    """The machine lies stopped by us: whoever wants it back gets it."""
+    world = world_of(tmp_path, action)
+    world.cloud.snapshots_complete_after = 2
+    world.add("i-a", volumes=("vol-a",))
+    open_protections(world)
+    if how == "no permission":
+        world.cloud.fail("snapshot", Denied("snapshot: UnauthorizedOperation", "UnauthorizedOperation"), times=99)
+    until_down(world)
+    if how == "a wrong snapshot":
+        spoil(world, size_gib=1)
+    elif how == "snapshots that fail":
+        for _ in range(3):
+            world.cloud.snapshots_made[-1] = replace(world.cloud.snapshots_made[-1], state=SnapshotState.FAILED)
+            world.cloud.snapshots_fail = {"vol-a"}
+            world.run(1)
+    elif how == "a snooze":
+        if action != "terminate":
+            pytest.skip("a snooze does not bind snapshots, which take nothing away")
+        keep(world, "i-a")
+    world.run(6)
+    ended = attempt(world)
+    told = world.cloud.machines[ended.resource].tags.get("idle-reaper:stopped-by")
+    undone = world.cycle.executor.start_again(ended, world.cycle.gather(world.config), world.leader.renew(), 1, "ada")
+
+    assert ended.outcome in (Outcome.FAILED, Outcome.REFUSED)
+    assert told == ended.id
+    assert undone.action is Action.START
+    assert undone.outcome is Outcome.DONE
 
 
 def is_started(world: World) -> None:

@@ -200,7 +200,7 @@ FAULTS: tuple[Fault, ...] = (
     _fault("refused configuration ignored", "storm small break forgotten", Edit(
         "reaper.service.cycle:Cycle._plan", "if refused is not None else None", "if False else None")),
     _fault("starts what others stopped or touched", "storm small undo touch evaluator", Edit("reaper.decide.undo:refuse_start")),
-    _fault("starts what somebody has tagged since", "calm small undo touch evaluator", Edit("reaper.decide.undo:refuse_start", "_foreign(current) != _foreign(was)", "False")),
+    _fault("starts what somebody has tagged since", "calm small undo touch evaluator", Edit("reaper.decide.undo:refuse_start", "foreign_tags(current) != foreign_tags(was)", "False")),
     _fault("starts twice (both checks)", "storm small undo evaluator", Edit("reaper.decide.undo:refuse_start"),
         Edit(f"{_EXECUTE}.start_again", "if any(attempt.resource == stopped.resource for attempt in self._store.attempts(open_only=True)):", "if False:")),
     _fault("outcome not written", "calm small forgotten", Edit(

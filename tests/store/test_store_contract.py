@@ -228,6 +228,52 @@ def test_listings_and_ledgers_are_replaced_by_place_and_machine(store):
     assert store.ledgers() == {ONE: seen, TWO: Ledger(TWO, NOW, NOW)}
 
 
+def fleet(count):
+    return tuple(replace(machine(), id=replace(ONE, native=f"i-{n:05d}")) for n in range(count))
+
+
+@pytest.mark.parametrize("fewer", [0, 1, 250, 251, 700])
+def test_a_listing_of_any_length_comes_back_in_its_order_and_a_shorter_one_leaves_nothing_behind(store, fewer):
+    neighbour, longer_name = replace(HERE, name="eu-west-2"), replace(HERE, name=f"{HERE.name}0")
+    others = [KeptListing(place, fleet(300), NOW, failed="denied") for place in (neighbour, longer_name)]
+    kept = KeptListing(HERE, tuple(reversed(fleet(1001))), NOW)
+    store.save_listings([others[0], kept, others[1]], [])
+    assert store.listings() == {HERE: kept, neighbour: others[0], longer_name: others[1]}
+
+    shorter = KeptListing(HERE, fleet(fewer), NOW + MINUTE)
+    store.save_listings([shorter], [])
+    assert store.listings() == {HERE: shorter, neighbour: others[0], longer_name: others[1]}
+
+    store.save_listings([], [], [HERE])
+    assert store.listings() == {neighbour: others[0], longer_name: others[1]}
+
+
+def test_a_listing_with_one_machine_that_cannot_be_stored_is_not_stored_at_all(store):
+    good = KeptListing(HERE, fleet(600), NOW)
+    store.save_listings([good], [])
+    machines = fleet(600)
+    bad = (*machines[:-1], replace(machines[-1], name="\ud800"))
+
+    with pytest.raises(StoreError, match="could not be read again"):
+        store.save_listings([KeptListing(HERE, bad, NOW + MINUTE)], [])
+
+    assert store.listings() == {HERE: good}
+
+
+@pytest.mark.parametrize("row", ["", "\n000001", "\n000002"])
+def test_a_part_of_a_listing_that_is_lost_or_damaged_is_an_error_and_no_shorter_listing(store, row):
+    store.save_listings([KeptListing(HERE, fleet(700), NOW)], [])
+    with store._write() as connection:
+        connection.execute(text("UPDATE listings SET value = '{}' WHERE place = :place"), {"place": f"{HERE}{row}"})
+    with pytest.raises(StoreError, match="listings cannot be read"):
+        store.listings()
+
+    with store._write() as connection:
+        connection.execute(text("DELETE FROM listings WHERE place = :place"), {"place": f"{HERE}{row}"})
+    with pytest.raises(StoreError, match="of listings do not fit together"):
+        store.listings()
+
+
 def test_seen_protections_change_and_go(store):
     first, second = SeenProtection(ONE, "tag:keep", NOW, NOW), SeenProtection(ONE, "tag:claim", NOW, NOW)
     store.save_seen_protections([first, second], [])

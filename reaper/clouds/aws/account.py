@@ -9,6 +9,7 @@ from typing import Any
 from reaper import log
 from reaper.clouds.aws.answers import STALE_CREDENTIALS, translate
 from reaper.clouds.aws.clients import Clients
+from reaper.clouds.aws.commitments import Commitments
 from reaper.clouds.aws.instances import parse_instance
 from reaper.clouds.aws.nominated import Nominated
 from reaper.clouds.aws.permissions import READER, Permission
@@ -58,10 +59,11 @@ class Account:
         self._prices = prices
         self._given = {key: text for key in ("owner", "project", "environment") if (text := getattr(settings, key)) is not None} or None
         self._spots = Spots()
-        self._type_of: dict[str, str] = {}
+        self._last_read: dict[ResourceId, Instance] = {}
+        self._listed: dict[str, tuple[Instance, ...]] = {}
         self._clock = clock
         self._page_size = page_size
-        self.nominated = Nominated(self, clock, commitments=prices.asks)
+        self.nominated = Nominated(self, clock, Commitments(self, clock, ask=prices.asks))
         self._id: str | None = None
         self._asked_regions: tuple[float, Regions] | None = None
 
@@ -135,6 +137,7 @@ class Account:
         client = self.reads(region)
         # a machine that moves between pages while they are read comes twice: the later page is the newer
         found: dict[ResourceId, Instance] = {}
+        before = {instance.id: instance for instance in self._listed.get(region, ())}
         pages = client.get_paginator("describe_instances").paginate(PaginationConfig={"PageSize": self._page_size}, **unhidden(client))
         for page in self._each(doing, pages):
             raws = machines_of(page, account)
@@ -142,8 +145,12 @@ class Account:
             self._spots.learn(self, region, raws, self._clock.monotonic())
             for raw in raws:
                 instance = self._parse(raw, account, region)
+                known = before.get(instance.id)
+                # one that did not change is kept as it was: two whole fleets would else be in memory at once
+                instance = known if known == instance else instance
                 found[instance.id] = instance
-        return tuple(i for i in found.values() if i.state is not InstanceState.TERMINATED)
+        self._listed[region] = tuple(i for i in found.values() if i.state is not InstanceState.TERMINATED)
+        return self._listed[region]
 
     def get(self, resource: ResourceId) -> Instance:
         """A terminated machine is still read while EC2 remembers it (about an hour)."""
@@ -157,7 +164,7 @@ class Account:
         self._types.learn(self, resource.place, raws)
         self._spots.learn(self, resource.place, raws, self._clock.monotonic())
         instance = self._parse(raws[0], resource.account, resource.place)
-        self._type_of[resource.native] = instance.type
+        self._last_read[resource] = instance
         return instance
 
     def _parse(self, raw: Mapping[str, Any], account: str, region: str) -> Instance:
@@ -166,9 +173,9 @@ class Account:
             raw, account=account, region=region, types=self._types, spot_types=self._spots.types, hourly_usd=price, given=self._given
         )
 
-    def type_of(self, resource: ResourceId) -> str:
-        """As last read one by one, else read now."""
-        return self._type_of.get(resource.native) or self.get(resource).type
+    def last_read(self, resource: ResourceId) -> Instance:
+        """As last read by itself, else read now: for what does not change while it runs (type, zone)."""
+        return self._last_read.get(resource) or self.get(resource)
 
     def require(self, resource: ResourceId) -> None:
         """Raises NotFound for what these credentials and settings do not cover: an id may come from anywhere."""

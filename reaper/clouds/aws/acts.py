@@ -25,7 +25,8 @@ NEEDS = (
     Permission("ec2:DeleteTags", ACTOR, "take its own tags off again", on=_MACHINES, probe="delete_tags"),
     Permission("kms:CreateGrant", ACTOR, "start machines whose disks are encrypted with a key of yours", on="arn:{partition}:kms:*:*:key/*"),
     Permission("ec2:DescribeSnapshots", READER, "verify snapshots before anything relies on them", probe="describe_snapshots"),
-    Permission("ec2:CreateSnapshot", SNAPSHOTS, "snapshot the disks of a stopped machine"),
+    Permission("ec2:DescribeVolumes", READER, "compare a snapshot with the disk it is of", probe="describe_volumes"),
+    Permission("ec2:CreateSnapshot", SNAPSHOTS, "snapshot the disks of a stopped machine", probe="create_snapshot"),
     Permission("ec2:TerminateInstances", TERMINATE, "end a machine whose last snapshot is verified", on=_MACHINES, probe="terminate_instances"),
 )
 
@@ -90,22 +91,28 @@ def snapshot(account: "Account", resource: ResourceId, volume: str, tags: Mappin
 
 
 def snapshots(account: "Account", resource: ResourceId, key: str) -> tuple[Snapshot, ...]:
-    """Those that carry ``key`` as our attempt, oldest first."""
+    """Those that carry ``key`` as our attempt, oldest first, each with what its disk is now."""
     account.require(resource)
+    client, doing = account.reads(resource.place), f"look for snapshots of {resource}"
     pages = account.pages(
-        f"look for snapshots of {resource}", account.reads(resource.place), "describe_snapshots", OwnerIds=["self"],
-        Filters=[{"Name": f"tag:{OWN_TAG_PREFIX}attempt", "Values": [key]}],
+        doing, client, "describe_snapshots", OwnerIds=["self"], Filters=[{"Name": f"tag:{OWN_TAG_PREFIX}attempt", "Values": [key]}],
     )  # fmt: skip
-    found = [_snapshot(raw) for page in pages for raw in page.get("Snapshots", ())]
-    return tuple(sorted(found, key=lambda one: (one.started_at is None, one.started_at, one.id)))
+    found = [raw for page in pages for raw in page.get("Snapshots", ())]
+    of = sorted({str(raw["VolumeId"]) for raw in found if raw.get("VolumeId")})
+    # by filter, because one disk that is gone in VolumeIds would make EC2 refuse the whole question
+    asked = account.pages(f"read the disks of {resource}", client, "describe_volumes", Filters=[{"Name": "volume-id", "Values": of}]) if of else ()
+    disks = {str(raw.get("VolumeId")): raw for page in asked for raw in page.get("Volumes", ())}
+    made = [_snapshot(raw, disks.get(str(raw.get("VolumeId")), {})) for raw in found]
+    return tuple(sorted(made, key=lambda one: (one.started_at is None, one.started_at, one.id)))
 
 
-def _snapshot(raw: Mapping[str, Any]) -> Snapshot:
+def _snapshot(raw: Mapping[str, Any], disk: Mapping[str, Any]) -> Snapshot:
     started = raw.get("StartTime")
     return Snapshot(
         id=str(raw.get("SnapshotId")), volume=str(raw.get("VolumeId")), state=_STATES.get(str(raw.get("State")), SnapshotState.UNKNOWN),
         size_gib=raw.get("VolumeSize"), encrypted=raw.get("Encrypted"), started_at=None if started is None else started.astimezone(UTC),
-        tags={str(one["Key"]): str(one.get("Value") or "") for one in raw.get("Tags") or ()},
+        tags={str(one["Key"]): str(one.get("Value") or "") for one in raw.get("Tags") or ()}, disk_gib=disk.get("Size"),
+        disk_encrypted=disk.get("Encrypted"),
     )  # fmt: skip
 
 

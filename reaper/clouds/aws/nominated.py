@@ -6,10 +6,11 @@ Never raises: what cannot be read is None, with the reason.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from reaper.clouds.aws.commitments import Commitments
 from reaper.clouds.aws.owners import ECS, GROUP, Owner
 from reaper.clouds.aws.permissions import READER, Permission
 from reaper.errors import CloudError, NotFound
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 NEEDS = (
     Permission("ec2:DescribeInstanceAttribute", READER, "read stop and termination protection", probe="describe_instance_attribute"),
     Permission("ec2:DescribeVolumes", READER, "read which keys its disks are encrypted with", probe="describe_volumes"),
-    Permission("ec2:DescribeReservedInstances", READER, "say where a stop saves nothing", probe="describe_reserved_instances"),
     Permission("kms:DescribeKey", READER, "tell whether it could start again with its keys"),
     Permission("autoscaling:DescribeAutoScalingInstances", READER, "find members of auto scaling groups that no tag tells of"),
     Permission("ecs:ListClusters", READER, "find members of ECS clusters that no tag tells of"),
@@ -31,13 +31,13 @@ NEEDS = (
 )
 
 KEPT_S = 600
-"""How long the answers that are about more than one machine are good: keys, clusters, reservations."""
+"""How long the answers that are about more than one machine are good: keys, clusters."""
 
 
 class Nominated:
-    """Of one account. Thread-safe. ``commitments``: whether AWS may be asked what is paid for either way. Calls a machine: two for protections, one for disks, one for groups, one an ECS cluster."""
+    """Of one account. Thread-safe. Calls a machine: two for protections, one for disks, one for groups, one an ECS cluster."""
 
-    def __init__(self, account: "Account", clock: Clock, *, commitments: bool) -> None:
+    def __init__(self, account: "Account", clock: Clock, commitments: Commitments) -> None:
         self._account = account
         self._commitments = commitments
         self._clock = clock
@@ -54,7 +54,7 @@ class Nominated:
         return Protections(
             stop_protected=stop, because=because, termination_protected=ending, managed_by=owner.name if owner is not None else None,
             managed_instead=owner.instead if owner is not None else None, owner_unread=unread, keys=keys, keys_because=keys_because,
-            covered=self._covered(resource),
+            covered=self._commitments.covered(resource), committed=self._commitments.committed(resource),
         )  # fmt: skip
 
     def _attribute(self, resource: ResourceId, name: str, words: str) -> tuple[bool | None, str | None]:
@@ -124,42 +124,13 @@ class Nominated:
         manager = told.get("KeyManager")
         return DiskKey(id, told.get("KeyState"), None if manager is None else manager == "CUSTOMER")
 
-    def _covered(self, resource: ResourceId) -> str | None:
-        """
-        Which commitment pays for machines of its type in the region, where that can be read. For telling only: of two machines
-        and one commitment, whichever runs is covered.
-        """
-        if not self._commitments:
-            return None
-        try:
-            # through the client that does not retry: nothing hangs on it
-            client = self._account.verbs(resource.place)
-            active = [{"Name": "state", "Values": ["active"]}]
-            answer = self._remembered(
-                ("reserved", resource.place),
-                lambda: self._account.call("read reserved instances", lambda: client.describe_reserved_instances(Filters=active)),
-                and_failures=True,
-            )
-            type_ = self._account.type_of(resource)
-        except CloudError:
-            return None
-        count = sum(int(one.get("InstanceCount") or 0) for one in answer.get("ReservedInstances", ()) if one.get("InstanceType") == type_)
-        return f"{count} reserved {type_} are paid for in {resource.place} and no other machine of the type uses them" if count else None
-
-    def _remembered(self, key: tuple[str, ...], ask: Any, *, and_failures: bool = False) -> Any:
+    def _remembered(self, key: tuple[str, ...], ask: Callable[[], Any]) -> Any:
+        """Raises CloudError; a failure is not remembered."""
         now = self._clock.monotonic()
         with self._lock:
             kept = self._kept.get(key)
         if kept is None or now - kept[0] >= KEPT_S:
-            try:
-                answer = ask()
-            except CloudError as error:
-                if not and_failures:
-                    raise
-                answer = error
-            kept = (now, answer)
+            kept = (now, ask())
             with self._lock:
                 self._kept[key] = kept
-        if isinstance(kept[1], CloudError):
-            raise kept[1]
         return kept[1]

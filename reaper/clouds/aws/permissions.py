@@ -21,7 +21,8 @@ EVERYTHING = (READER, ACTOR, SNAPSHOTS, TERMINATE, HUB)
 class Permission:
     """
     ``action`` as IAM writes it. ``on``: the resource it is limited to, "*" where AWS knows no finer one. ``probe``: the EC2
-    operation to try with DryRun; None: it cannot be tried without doing it (or asking it is trying it).
+    operation to try with DryRun; None: EC2's DryRun does not know it (`probe` then asks it where it is a read). ``optional``:
+    without it something is not told, and nothing else changes.
     """
 
     action: str
@@ -29,3 +30,4 @@ class Permission:
     why: str
     on: str = "*"
     probe: str | None = None
+    optional: bool = False

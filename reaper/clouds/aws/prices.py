@@ -21,7 +21,11 @@ from reaper.ports import Clock
 if TYPE_CHECKING:
     from reaper.clouds.aws.account import Account
 
-NEEDS = (Permission("pricing:GetProducts", READER, "tell what machines cost; without it, prices are those of the configuration and of price_file"),)
+NEEDS = (
+    Permission(
+        "pricing:GetProducts", READER, "tell what machines cost; without it, prices are those of the configuration and of price_file", optional=True
+    ),
+)
 
 ASKED_IN = "us-east-1"
 """The API answers for every region and is in three of them only."""

@@ -1,5 +1,6 @@
 """
-Tries each permission without doing anything: EC2 judges a call with DryRun and carries none out.
+Tries each permission without doing anything: EC2 judges a call with DryRun and carries none out; a read of another service is
+asked for one line.
 
 Every session of it carries a hook that refuses whatever is neither a read nor a dry run, before it is signed, so that a
 mistake here cannot stop a machine.
@@ -9,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from reaper.clouds.aws.account import Account
+from reaper.clouds.aws.account import NOT_ALLOWED, Account
 from reaper.clouds.aws.clients import Bounds, default_session
 from reaper.clouds.aws.cloud import AwsCloud
 from reaper.clouds.aws.needs import needed
@@ -25,6 +26,23 @@ if TYPE_CHECKING:
 
 ALLOWED = "DryRunOperation"
 """What EC2 answers to a dry run that it would have carried out."""
+
+_PRICES_IN = "us-east-1"
+"""Where the services that answer for a whole account about money are asked."""
+
+_ASKED: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "autoscaling:DescribeAutoScalingInstances": ("autoscaling", "describe_auto_scaling_instances", {"MaxRecords": 1}),
+    "ecs:ListClusters": ("ecs", "list_clusters", {"maxResults": 1}),
+    "savingsplans:DescribeSavingsPlans": ("savingsplans", "describe_savings_plans", {"maxResults": 1}),
+    "pricing:GetProducts": ("pricing", "get_products", {"ServiceCode": "AmazonEC2", "MaxResults": 1}),
+}
+"""Reads without a dry run: service, operation, and the least that can be asked."""
+
+_UNTRIED = {
+    "kms:CreateGrant": "only EC2 may use it, when it starts a machine, and a dry run of that start does not try it",
+    "kms:DescribeKey": "it is tried on the keys of a machine's disks, when something is about to happen to the machine",
+    "ecs:ListContainerInstances": "it is tried on the clusters that there are, when something is about to happen to a machine",
+}
 
 _READS = re.compile(r"^(Describe|List|Get|AssumeRole)")
 
@@ -57,7 +75,8 @@ class AwsProber:
             machines = [instance for place in self._cloud.list() for instance in place.instances]
         except CloudError as error:
             return (Probed(self.name, "?", "", None, str(error)),)
-        wanted = tuple(needed(*_documents(configuration)))
+        money = configuration.aws is None or configuration.aws.price_list
+        wanted = [permission for permission in needed(*_documents(configuration)) if money or not permission.optional]
         for account in self._cloud.accounts:
             own = [machine for machine in machines if machine.id.account == account.known_id]
             ours = next((machine for machine in own if _ours(machine, configuration)), None)
@@ -66,23 +85,29 @@ class AwsProber:
 
     def _one(self, account: Account, permission: Permission, ours: Instance | None, some: Instance | None) -> Probed:
         def told(allowed: bool | None, because: str) -> Probed:
-            return Probed(account.known_id or "?", permission.action, permission.document, allowed, because)
+            return Probed(account.known_id or "?", permission.action, permission.document, allowed, because, permission.optional)
 
-        if permission.probe is None:
-            return told(None, f"AWS has no dry run for it; it is needed to {permission.why}")
         machine = some if permission.document == READER else ours
-        asked = _arguments(permission.probe, machine)
-        if asked is None:
-            return told(None, "no machine in scope to try it on" if permission.document != READER else "no machine to try it on")
+        if permission.action in _ASKED:
+            service, operation, asked = _ASKED[permission.action]
+            region = _PRICES_IN if permission.optional else None
+        elif permission.probe is None:
+            why = _UNTRIED.get(permission.action, "AWS has no dry run for it")
+            return told(None, f"{why}; it is needed to {permission.why}")
+        else:
+            service, operation, region = "ec2", permission.probe, None
+            found = _arguments(operation, machine)
+            if found is None:
+                return told(None, "no machine in scope to try it on" if permission.document != READER else "no machine to try it on")
+            asked = {"DryRun": True, **found}
         try:
-            region = machine.id.place if machine is not None else account.regions().listed[0]
-            client = account.verbs(region)
-            account.call(f"dry run of {permission.action}", lambda: getattr(client, str(permission.probe))(DryRun=True, **asked))
+            client = account.verbs(region or (machine.id.place if machine is not None else account.regions().listed[0]), service)
+            account.call(f"try {permission.action}", lambda: getattr(client, operation)(**asked))
         except Denied as error:
-            return told(False, f"denied; it is needed to {permission.why}" if error.code == "UnauthorizedOperation" else str(error))
+            return told(False, f"denied; it is needed to {permission.why}" if error.code in NOT_ALLOWED else str(error))
         except CloudError as error:
             return told(True, "allowed") if error.code == ALLOWED else told(None, str(error))
-        if permission.probe.startswith("describe_"):
+        if service != "ec2" or operation.startswith("describe_"):
             return told(True, "it answered")  # a read that takes no notice of DryRun has changed nothing
         return told(None, "AWS answered a dry run with something else")
 
@@ -109,5 +134,10 @@ def _arguments(operation: str, machine: Instance | None) -> dict[str, Any] | Non
             return {"InstanceId": machine.id.native, "Attribute": "disableApiStop"}
         case "create_tags" | "delete_tags":
             return {"Resources": [machine.id.native], "Tags": [{"Key": f"{OWN_TAG_PREFIX}probe", "Value": ""}]}
+        case "create_snapshot":
+            if not machine.volumes:
+                return None
+            tags = [{"Key": f"{OWN_TAG_PREFIX}attempt", "Value": "probe"}]  # the document lets no snapshot be made without it
+            return {"VolumeId": machine.volumes[0], "TagSpecifications": [{"ResourceType": "snapshot", "Tags": tags}]}
         case _:
             return {"InstanceIds": [machine.id.native]}

@@ -1,7 +1,7 @@
 """
 Hold capacity that is paid for whether the machine runs or not: a stop saves nothing, and may give the room away.
 
-A reserved instance or another commitment that covers the machine is only told: it covers whichever machine runs.
+A reserved instance or a Savings Plan is only told: it covers whichever machine runs.
 """
 
 from datetime import datetime
@@ -24,6 +24,9 @@ def reserved(facts: Facts, now: datetime) -> Finding | None:
         if facts.policy is None or facts.policy.reserved != "ignore":
             return hold(NAME, because, change='reserved = "ignore" in its policy, or an end of the reservation')
         return note(NAME, because)
+    told = []
     if protections is not None and protections.covered is not None:
-        return note(NAME, f"a stop saves nothing as long as {protections.covered}")
-    return None
+        told.append(f"a stop saves nothing as long as {protections.covered}")
+    if protections is not None and protections.committed is not None:
+        told.append(f"a stop may save nothing: {protections.committed}, paid either way; whether that covers this machine is not known")
+    return note(NAME, "; ".join(told)) if told else None

@@ -120,6 +120,7 @@ class Protections:
     ``termination_protected``: bars ending it, not stopping it. ``managed_by``, ``managed_instead``: an owner that the listing
     did not tell; ``owner_unread``: why that could not be asked. ``keys``: of encrypted disks, which a start needs; None: not
     read, for the reason in ``keys_because``. ``covered``: by what it is paid for either way, None: by nothing that is known.
+    ``committed``: what the account pays either way and may cover it, or not.
     """
 
     stop_protected: bool | None = None
@@ -131,3 +132,4 @@ class Protections:
     keys: tuple[DiskKey, ...] | None = None
     keys_because: str | None = None
     covered: str | None = None
+    committed: str | None = None

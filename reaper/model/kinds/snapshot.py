@@ -17,7 +17,10 @@ class SnapshotState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """``volume``: the disk it is of; ``size_gib``: that disk's size. None: not told."""
+    """
+    ``volume``: the disk it is of; ``size_gib``: that disk's size when it was taken. ``disk_gib``, ``disk_encrypted``: what that
+    disk is now, None also where it is gone. None: not told, and what is not told proves nothing.
+    """
 
     id: str
     volume: str
@@ -26,3 +29,5 @@ class Snapshot:
     encrypted: bool | None = None
     started_at: datetime | None = None
     tags: dict[str, str] = field(default_factory=dict)
+    disk_gib: int | None = None
+    disk_encrypted: bool | None = None

@@ -32,3 +32,18 @@ def test_a_commitment_is_told_and_holds_nothing():
 
     assert told.kind is FindingKind.NOTE
     assert "2 reserved g5.xlarge are paid for" in told.because
+
+
+def test_a_savings_plan_is_told_with_what_is_not_certain_and_holds_nothing():
+    told = reserved(facts(protections=Protections(False, committed="Savings Plan sp-1 (for compute) commits the account to 12.5 USD an hour")), NOW)
+
+    assert told.kind is FindingKind.NOTE
+    assert "a stop may save nothing: Savings Plan sp-1" in told.because
+    assert "whether that covers this machine is not known" in told.because
+
+
+def test_what_is_certain_and_what_is_not_are_told_apart():
+    told = reserved(facts(protections=Protections(False, covered="2 reserved g5.xlarge are paid for", committed="Savings Plan sp-1 commits")), NOW)
+
+    assert "saves nothing as long as 2 reserved" in told.because
+    assert "may save nothing: Savings Plan sp-1" in told.because
