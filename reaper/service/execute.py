@@ -40,11 +40,12 @@ _log = log.get(__name__)
 
 DEBITS_OF = timedelta(hours=25)
 
-TAKEN = (Action.HIBERNATE, Action.STOP, Action.STOP_AND_SNAPSHOT, Action.TERMINATE)
+TAKEN = (Action.SUSPEND, Action.HIBERNATE, Action.STOP, Action.STOP_AND_SNAPSHOT, Action.TERMINATE)
 """What is paid for from the budget of stops, whatever else follows it."""
 
 FIRST_VERB = {
     Action.START: "start",
+    Action.SUSPEND: "hibernate",  # the same to a cloud that does it: memory is kept, the machine goes
     Action.HIBERNATE: "hibernate",
     Action.STOP: "stop",
     Action.STOP_AND_SNAPSHOT: "stop",

@@ -18,7 +18,7 @@ from reaper.decide.facts import Facts
 from reaper.decide.findings import span_text
 from reaper.decide.guards import claimed, eligible, owned, policies, protected, snoozed, stop_protected, termination
 from reaper.decide.planner import verb_missing
-from reaper.errors import AnswerLost, CloudError, Denied, NotFound, TooSoon, Unreachable
+from reaper.errors import AnswerLost, CloudError, Denied, NotFound, TooSoon, Unreachable, Unsupported
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.decision import Action
 from reaper.model.kinds.instance import Instance, InstanceState
@@ -80,7 +80,7 @@ class Recipes:
                 attempt = self._give_up_late(attempt, str(why))
             except CloudError as error:
                 _log.warning("step not carried out", resource=str(attempt.resource), attempt=attempt.id, because=str(error))
-                attempt = self._settler.refused(attempt, error) if isinstance(error, Denied) else self._give_up_late(attempt, str(error))
+                attempt = self._settler.refused(attempt, error) if isinstance(error, Denied | Unsupported) else self._give_up_late(attempt, str(error))
             found.append(attempt)
         return tuple(found)
 

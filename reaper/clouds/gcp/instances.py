@@ -5,7 +5,7 @@ It takes the protocol buffer message itself: the wrapper around it costs as much
 https://cloud.google.com/compute/docs/reference/rest/v1/instances
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,12 +49,24 @@ def policy_key(link: str) -> str:
     return link[link.find("projects/") :]
 
 
+Price = Callable[[str, str, TypeFacts, tuple[tuple[str, int], ...], bool], float | None]
+"""Dollars an hour of (region, type, what it brings, accelerators attached, spot); None: not known."""
+
+SUSPENDED_AT_MOST_MB = 208 * 1024
+"""https://cloud.google.com/compute/docs/instances/suspend-resume-instance#limitations"""
+
+
+def no_price(region: str, type: str, facts: TypeFacts, attached: tuple[tuple[str, int], ...], spot: bool) -> float | None:
+    return None
+
+
 def parse_instance(
-    raw: Any, *, project: str, zone: str, types: Mapping[str, TypeFacts], policies: Mapping[str, str], preserve: bool = False
-) -> Instance:
+    raw: Any, *, project: str, zone: str, types: Mapping[str, TypeFacts], policies: Mapping[str, str], preserve: bool = False, price: Price = no_price,
+    reserved: frozenset[str] | None = None,
+) -> Instance:  # fmt: skip
     """
     One Instance message. Whatever is missing is None, a word that we do not know is UNKNOWN or OTHER. ``preserve``: a stop of
-    ours has Google save what is on local SSDs.
+    ours has Google save what is on local SSDs. ``reserved``: external addresses that somebody reserved, None: not known.
 
     Raises ValueError without a numeric id: a listing with a nameless machine in it is not complete.
     """
@@ -65,13 +77,18 @@ def parse_instance(
     facts = types.get(type_name, NOTHING_KNOWN)
     state = _STATES.get(raw.status, InstanceState.UNKNOWN)
     labels = dict(raw.labels)
-    attached = [(_tail(a.accelerator_type), a.accelerator_count) for a in raw.guest_accelerators]
+    attached = tuple([(_tail(a.accelerator_type), a.accelerator_count) for a in raw.guest_accelerators])
     gpus, gpu_model = gpus_of(attached) if attached else (facts.gpus, facts.gpu_model)
     scratch, volumes = _disks(raw.disks)
     group, schedule = _policies(raw.resource_policies, policies)
     started = _moment(raw.last_start_timestamp)
     lifecycle = _lifecycle(raw)
     reservation, reserved_only = _reservation(raw)
+    tenancy = "host" if raw.scheduling.node_affinities else None
+    local_store = _local_store(scratch, facts, known=len(volumes) > 0)
+    suspends, suspends_not = _suspends(raw, type_name, facts, gpus, local_store, lifecycle)
+    address = _address(raw.network_interfaces)
+    plain = tenancy is None and lifecycle in _PRICED
     return Instance(
         id=ResourceId("gcp", project, zone, "instance", str(number)),
         type=type_name,
@@ -84,7 +101,7 @@ def parse_instance(
         gpus=gpus,
         gpu_model=gpu_model,
         lifecycle=lifecycle,
-        local_store=_local_store(scratch, facts, known=len(volumes) > 0),
+        local_store=local_store,
         managed_by=owner(labels, {item.key: item.value for item in raw.metadata.items if item.key in METADATA})
         or ("Cloud TPU, whose chips a stop of their host does not stop" if facts.tpu else None)
         or schedule,
@@ -94,10 +111,15 @@ def parse_instance(
         local_disks=max(scratch, facts.local_disks or 0) or facts.local_disks,
         spot_stops=True if lifecycle is Lifecycle.SPOT else None,
         zone=zone,
-        tenancy="host" if raw.scheduling.node_affinities else None,
+        tenancy=tenancy,
         reservation=reservation,
         reserved_only=reserved_only,
         stop_saves_local=True if preserve and scratch else None,
+        suspends=suspends,
+        suspends_not=suspends_not,
+        public_address=address,
+        address_kept=None if address is None or reserved is None else address in reserved,
+        hourly_usd=price(zone[: zone.rfind("-")], type_name, facts, attached, lifecycle is Lifecycle.SPOT) if plain else None,
     )
 
 
@@ -112,9 +134,58 @@ def _disks(disks: Any) -> tuple[int, tuple[str, ...]]:
         if disk.type_ == "SCRATCH":
             scratch += 1
         else:
-            kept.append(_tail(disk.source) or disk.device_name)
+            source = disk.source
+            kept.append((regional(source) if "/regions/" in source else _tail(source)) or disk.device_name)
     kept.sort()
     return scratch, tuple(kept)
+
+
+def regional(link: str) -> str:
+    """A disk in two zones as "europe-west4/data": another disk of its name may lie in the machine's zone."""
+    _, _, rest = link.partition("/regions/")
+    return f"{rest.partition('/')[0]}/{_tail(link)}"
+
+
+def _suspends(
+    raw: Any, type: str, facts: TypeFacts, gpus: int | None, local_store: bool | None, lifecycle: Lifecycle | None
+) -> tuple[bool | None, str | None]:
+    """
+    Whether Google would suspend it, and why not. What is not known is no yes: such a machine is stopped or held instead.
+    https://cloud.google.com/compute/docs/instances/suspend-resume-instance#limitations
+    """
+    if gpus:
+        return _HAS_GPUS  # the usual case, and so the first
+    if gpus is None or facts.memory_mb is None or lifecycle is None or local_store is None:
+        return None, None
+    if facts.tpu:
+        return False, "it has TPUs"
+    if local_store:
+        return False, "it has local SSDs, which would have to be saved or lost"
+    if facts.memory_mb > SUSPENDED_AT_MOST_MB:
+        return False, f"it has {facts.memory_mb // 1024} GB of memory, and Google suspends machines of up to {SUSPENDED_AT_MOST_MB // 1024} GB"
+    if lifecycle is not Lifecycle.ON_DEMAND:
+        return False, "Google may take back what it is paid for by, and with it what was suspended"
+    if type.endswith("-metal"):
+        return False, "it is a bare metal machine"
+    if raw.HasField("confidential_instance_config"):
+        confidential = raw.confidential_instance_config
+        if confidential.enable_confidential_compute or confidential.confidential_instance_type:
+            return False, "it is a confidential machine"
+    if any(disk.HasField("disk_encryption_key") and not disk.disk_encryption_key.kms_key_name for disk in raw.disks):
+        return False, "a disk is encrypted with a key that Google does not hold"
+    return True, None
+
+
+_HAS_GPUS = (False, "Google suspends no machine with GPUs")
+_PRICED = (Lifecycle.ON_DEMAND, Lifecycle.SPOT)
+
+
+def _address(nics: Any) -> str | None:
+    for nic in nics:
+        for config in nic.access_configs:
+            if config.nat_i_p:
+                return str(config.nat_i_p)
+    return None
 
 
 def _local_store(scratch: int, facts: TypeFacts, known: bool) -> bool | None:
