@@ -37,7 +37,8 @@ class Below:
 
     def __init__(self, written: tuple[str, ...], parents: tuple[str, ...], rest: Rest, clock: Clock) -> None:
         self._written, self._parents, self._rest, self._clock = written, parents, rest, clock
-        self._lock = threading.Lock()
+        self._searching, self._done = threading.Lock(), threading.Event()
+        self._done.set()
         self._found: dict[str, tuple[str, ...]] = {}
         self._failed: dict[str, str] = {}
         self._not_before = 0.0
@@ -47,18 +48,33 @@ class Below:
         """As last found, the written ones first. Asks nobody."""
         return tuple(dict.fromkeys((*self._written, *(project for parent in self._parents for project in self._found.get(parent, ())))))
 
-    def search(self) -> tuple[tuple[str, ...], Mapping[str, str]]:
-        """The projects, and why which parent (or folder below it) could not be read. Never raises CloudError."""
-        with self._lock:
-            now = self._clock.monotonic()
-            if self._parents and now >= self._not_before:
-                self._failed = {}
-                for parent in self._parents:
-                    self._look(parent)
-                self._not_before = now + (AGAIN_AFTER if self._failed else GOOD_FOR).total_seconds()
-            return self.known(), dict(self._failed)
+    def search(self, within_s: float) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        """
+        The projects, and why which parent (or folder below it) is not known. Looked for in a thread of its own when it is time,
+        and waited for so long: a search that takes longer is told by a later call. Never raises CloudError.
+        """
+        if self._parents and self._clock.monotonic() >= self._not_before and not self._searching.locked():
+            self._done.clear()
+            threading.Thread(target=self._search, name="gcp-projects", daemon=True).start()
+        if self._parents:
+            self._done.wait(within_s)
+        never = {parent: "the search for projects below it is not done yet" for parent in self._parents if parent not in self._found}
+        return self.known(), {**never, **self._failed}
 
-    def _look(self, parent: str) -> None:
+    def _search(self) -> None:
+        with self._searching:
+            failed: dict[str, str] = {}
+            try:
+                for parent in self._parents:
+                    self._look(parent, failed)
+            except Exception as error:  # noqa: BLE001 - one that is not understood is told where the others are
+                failed.update(dict.fromkeys(self._parents, f"not understood: {type(error).__name__}: {error}"))
+                _LOG.error("search for projects not understood", error=f"{type(error).__name__}: {error}")
+            self._failed = failed
+            self._not_before = self._clock.monotonic() + (AGAIN_AFTER if failed else GOOD_FOR).total_seconds()
+            self._done.set()
+
+    def _look(self, parent: str, failed: dict[str, str]) -> None:
         projects: list[str] = []
         waiting, seen = [parent], {parent}
         while waiting:
@@ -70,13 +86,13 @@ class Below:
                         seen.add(below)
                         waiting.append(below)
             except CloudError as error:
-                self._failed[folder] = str(error)
+                failed[folder] = str(error)
                 if folder not in self._said:
                     self._said.add(folder)
                     _LOG.warning("folder not readable; the projects below it are not known", folder=folder, because=str(error))
-        before = self._found.get(parent, ()) if any(folder in self._failed for folder in seen) else ()
+        before = self._found.get(parent, ()) if any(folder in failed for folder in seen) else ()
         self._found[parent] = tuple(dict.fromkeys((*before, *sorted(projects))))
-        self._said -= seen - self._failed.keys()
+        self._said -= seen - failed.keys()
 
     def _children(self, folder: str, kind: str) -> list[str]:
         """Project ids, or names of folders. Anything but plainly ACTIVE is on its way out, or not there yet."""

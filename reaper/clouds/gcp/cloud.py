@@ -98,7 +98,7 @@ class GcpCloud:
         Raises CloudError where the library is not installed.
         """
         self._asking.call("load Google's client", self._clients.load)  # before the time is taken: it can be many seconds
-        projects, unread = self.below.search()
+        projects, unread = self.below.search(self._list_within / 3)
         futures = {project: self._begin(project) for project in projects}
         wait([future for future in futures.values() if future is not None], timeout=self._list_within)
         found = [listed for project, future in futures.items() for listed in self._outcome(project, future)]

@@ -19,6 +19,9 @@ from reaper.errors import CloudError
 from reaper.model import policy
 from reaper.ports import Clock, Probed
 
+SEARCHED_FOR_S = 300.0
+"""A person waits for it, and it is done once."""
+
 
 class GcpProber:
     """Implements ports.Prober. ``credentials``, ``bounds``, ``pace``: as of GcpCloud."""
@@ -34,7 +37,7 @@ class GcpProber:
 
     def probe(self, configuration: policy.Configuration) -> tuple[Probed, ...]:
         """Each permission on each project, those for folders on each folder. Never raises CloudError."""
-        projects, unread = self._cloud.below.search()
+        projects, unread = self._cloud.below.search(SEARCHED_FOR_S)
         found: list[Probed] = []
         for parent in self._settings.below:
             found += self._on(parent, FOLDERS)
