@@ -1,7 +1,7 @@
 """Compute Engine instances of any number of projects, with the process's own credentials or a service account impersonated."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -13,11 +13,12 @@ from reaper.clouds.gcp import below, copies, learned, machines, nominated, opera
 from reaper.clouds.gcp.answers import SWITCHED_OFF
 from reaper.clouds.gcp.asking import Asking
 from reaper.clouds.gcp.clients import Bounds, Clients
-from reaper.clouds.gcp.instances import parse_instance
+from reaper.clouds.gcp.instances import UNKNOWN_TYPE, parse_instance
 from reaper.clouds.gcp.labels import with_ours
 from reaper.clouds.gcp.pace import Pace
 from reaper.clouds.gcp.pages import Zones, zones_of
 from reaper.clouds.gcp.permissions import READER, Permission
+from reaper.clouds.gcp.repeated import Repeated
 from reaper.clouds.gcp.rest import Rest
 from reaper.clouds.gcp.types import TypeFacts
 from reaper.errors import CloudError, Denied, Refused, WrongState
@@ -87,6 +88,7 @@ class GcpCloud:
         self._copies = copies.Copies(self._asking, self._machines, self._operations, bounds.stop_s)
         self._zones: dict[str, set[str]] = {}
         self._said: set[str] = set()
+        self._repeated: dict[str, Repeated] = {}
         self._slots = threading.BoundedSemaphore(AT_ONCE)
         self._under_way: dict[str, Future[tuple[Listed, ...]]] = {}
 
@@ -109,7 +111,7 @@ class GcpCloud:
 
     def get(self, resource: ResourceId) -> Instance:
         raw = self._machines.read(resource)
-        self._learned.learn(resource.account, resource.place, [raw])
+        self._learned.learn(resource.account, resource.place, raw)
         found = self._parse(raw, resource.account, resource.place)
         failure = self._operations.how_it_ended(resource)
         if failure is None:
@@ -232,23 +234,38 @@ class GcpCloud:
     def _zones_of(self, project: str) -> Zones:
         client = self._asking.client("Instances", project)
         request = {"project": project, "max_results": self._page_size}
-        only = self._settings.zones
+        only, types = self._settings.zones, self._learned.types
+        repeated = self._repeated.setdefault(project, Repeated())
+
+        def edition() -> Hashable:
+            return len(types), self._prices.edition, self._nominated.reserved(project)
 
         def read(zone: str, raws: Iterable[Any]) -> Iterable[Instance]:
             if only and zone not in only:
                 return ()
-            self._learned.learn(project, zone, raws)
-            more: dict[str, Any] = {
-                "types": self._learned.types, "policies": self._learned.policies(project), "preserve": self._preserve, "price": self._prices.of,
-                "reserved": self._nominated.reserved(project),
-            }  # fmt: skip
-            return [parse_instance(raw, project=project, zone=zone, **more) for raw in raws]
+            asked, found = parsed(zone, raws)  # first without asking: nearly always everything that machines refer to is known
+            new = {instance.type for instance in found} - types.keys()
+            if (new or asked.keys_asked) and self._learned.named(project, zone, new - {UNKNOWN_TYPE}, asked.keys_asked):
+                repeated.begin(edition())
+                _, found = parsed(zone, raws)
+            return found
+
+        def parsed(zone: str, raws: Iterable[Any]) -> tuple[learned.Asked, Sequence[Instance]]:
+            asked = learned.Asked(self._learned.policies(project))
+            preserve, price, reserved = self._preserve, self._prices.of, self._nominated.reserved(project)
+
+            def parse(raw: Any) -> Instance:
+                return parse_instance(raw, project=project, zone=zone, types=types, policies=asked, preserve=preserve, price=price, reserved=reserved)
+
+            return asked, repeated.read(zone, raws, parse)
 
         def ask() -> Zones:
             pages = client.aggregated_list(request=request, **self._clients.read()).pages
             return zones_of((type(page).pb(page) for page in pages), read)
 
+        repeated.begin(edition())
         zones: Zones = self._asking.call(f"list instances in gcp:{project}", ask)
+        repeated.end(edition())
         return zones
 
 

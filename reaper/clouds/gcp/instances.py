@@ -7,6 +7,7 @@ https://cloud.google.com/compute/docs/reference/rest/v1/instances
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from reaper.clouds.gcp.labels import as_tags
@@ -52,6 +53,8 @@ def policy_key(link: str) -> str:
 Price = Callable[[str, str, TypeFacts, tuple[tuple[str, int], ...], bool], float | None]
 """Dollars an hour of (region, type, what it brings, accelerators attached, spot); None: not known."""
 
+UNKNOWN_TYPE = "unknown"
+
 SUSPENDED_AT_MOST_MB = 208 * 1024
 """https://cloud.google.com/compute/docs/instances/suspend-resume-instance#limitations"""
 
@@ -73,7 +76,7 @@ def parse_instance(
     number = raw.id
     if not number:
         raise ValueError(f"the listing of {project} holds an instance without an id in {zone}")
-    type_name = _tail(raw.machine_type) or "unknown"
+    type_name = _often(raw.machine_type) or UNKNOWN_TYPE
     facts = types.get(type_name, NOTHING_KNOWN)
     state = _STATES.get(raw.status, InstanceState.UNKNOWN)
     labels = dict(raw.labels)
@@ -82,12 +85,14 @@ def parse_instance(
     scratch, volumes = _disks(raw.disks)
     group, schedule = _policies(raw.resource_policies, policies)
     started = _moment(raw.last_start_timestamp)
-    lifecycle = _lifecycle(raw)
+    scheduling = raw.scheduling
+    lifecycle = _lifecycle(scheduling)
     reservation, reserved_only = _reservation(raw)
-    tenancy = "host" if raw.scheduling.node_affinities else None
+    tenancy = "host" if scheduling.node_affinities else None
+    nics = raw.network_interfaces
     local_store = _local_store(scratch, facts, known=len(volumes) > 0)
     suspends, suspends_not = _suspends(raw, type_name, facts, gpus, local_store, lifecycle)
-    address = _address(raw.network_interfaces)
+    address = _address(nics)
     plain = tenancy is None and lifecycle in _PRICED
     return Instance(
         id=ResourceId("gcp", project, zone, "instance", str(number)),
@@ -107,7 +112,7 @@ def parse_instance(
         or schedule,
         placement_group=group,
         volumes=volumes,
-        interfaces=tuple(sorted(f"{nic.name}@{_tail(nic.subnetwork) or _tail(nic.network)}" for nic in raw.network_interfaces)),
+        interfaces=_interfaces(nics),
         local_disks=max(scratch, facts.local_disks or 0) or facts.local_disks,
         spot_stops=True if lifecycle is Lifecycle.SPOT else None,
         zone=zone,
@@ -180,6 +185,12 @@ _HAS_GPUS = (False, "Google suspends no machine with GPUs")
 _PRICED = (Lifecycle.ON_DEMAND, Lifecycle.SPOT)
 
 
+def _interfaces(nics: Any) -> tuple[str, ...]:
+    found = [f"{nic.name}@{_often(nic.subnetwork) or _often(nic.network)}" for nic in nics]
+    found.sort()
+    return tuple(found)
+
+
 def _address(nics: Any) -> str | None:
     for nic in nics:
         for config in nic.access_configs:
@@ -195,8 +206,7 @@ def _local_store(scratch: int, facts: TypeFacts, known: bool) -> bool | None:
     return False if known else None
 
 
-def _lifecycle(raw: Any) -> Lifecycle | None:
-    scheduling = raw.scheduling
+def _lifecycle(scheduling: Any) -> Lifecycle | None:
     if scheduling.preemptible:
         return Lifecycle.SPOT
     word = scheduling.provisioning_model
@@ -240,6 +250,7 @@ def _changed_at(raw: Any, state: InstanceState, started: datetime | None) -> dat
     return stopped if stopped is not None and (started is None or stopped >= started) else None
 
 
+@lru_cache(maxsize=65536)  # most of them were in the last listing, too
 def _moment(text: str) -> datetime | None:
     """RFC 3339 with any offset. What cannot be read is not known, and an empty one is no epoch."""
     if not text:
@@ -249,6 +260,12 @@ def _moment(text: str) -> datetime | None:
     except ValueError:
         return None
     return moment.astimezone(UTC) if moment.tzinfo is not None else None
+
+
+@lru_cache(maxsize=4096)
+def _often(link: str) -> str:
+    """Of what many machines have in common."""
+    return link.rpartition("/")[2]
 
 
 def _tail(link: str) -> str:

@@ -50,6 +50,8 @@ class Prices:
     def __init__(self, rest: Rest, clock: Clock, file: Path | None, *, ask: bool) -> None:
         self._rest, self._clock, self._file, self._ask = rest, clock, file, ask
         self._rates: Rates = {} if file is None else _read(file)
+        self.edition = 0
+        """Grows whenever prices do not hold any more."""
         self._not_before = 0.0
         self._asking = threading.Lock()
         self._known: dict[tuple[str, str, TypeFacts, tuple[tuple[str, int], ...], bool], float | None] = {}
@@ -86,6 +88,7 @@ class Prices:
             if found:  # an empty list is no news
                 self._rates = found
                 self._known = {}
+                self.edition += 1
                 if self._file is not None:
                     _write(self._file, found)
         except CloudError as error:
