@@ -211,6 +211,10 @@ def _gcp(document: Document) -> GcpCloud | None:
         below=tuple(sorted(table.below or ())),
         price_file=table.price_file,
         price_list=table.price_list != "off" and (table.endpoint is None or not pointers.loopback(table.endpoint) or table.price_list == "ask"),
+        given={
+            id: {key: text for key in ("owner", "project", "environment") if (text := getattr(own, key)) is not None}
+            for id, own in sorted(table.project.items())
+        },
     )
 
 

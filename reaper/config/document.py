@@ -144,6 +144,15 @@ class AwsTable(Table):
     """Sends every AWS call to this address; for tests and the demo."""
 
 
+class GcpProjectTable(Table):
+    """What is said of a whole project."""
+
+    owner: Text | None = None
+    """Who owns a machine in it whose labels do not say."""
+    project: Text | None = None
+    environment: Text | None = None
+
+
 class GcpTable(Table):
     """Projects of Google Cloud, with the credentials that the process finds or a service account that it impersonates."""
 
@@ -151,6 +160,8 @@ class GcpTable(Table):
     """The projects to watch, by their ids. One at least, or a folder in below."""
     below: Annotated[list[_Parent], Field(min_length=1), AfterValidator(_unique)] | None = None
     """Folders and organisations, "folders/123456789012", whose projects are watched, those of the folders in them too."""
+    project: dict[_Project, GcpProjectTable] = Field(default_factory=dict)
+    """Whose single projects are."""
     zones: Annotated[list[_GcpZone], Field(min_length=1), AfterValidator(_unique)] | None = None
     """The only zones to look at. Not written: all of them."""
     service_account: _ServiceAccount | None = None

@@ -229,6 +229,7 @@ class GcpCloud:
     of local SSDs, "preserve" or "discard". ``deletion_protection``: whether a machine with it is kept running, "hold" or
     "ignore". ``below``: folders and organisations ("folders/1") below which projects are found, beside those listed.
     ``price_file``: where list prices are kept; ``price_list``: whether Google may be asked for them, and for commitments.
+    ``given``: by project, "owner", "project" and "environment" of what no label says.
     ``endpoint`` points every call elsewhere (tests, demo).
     """
 
@@ -241,6 +242,7 @@ class GcpCloud:
     below: tuple[str, ...] = ()
     price_file: str | None = None
     price_list: bool = True
+    given: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

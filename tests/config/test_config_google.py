@@ -16,6 +16,7 @@ WHOLE = {
     "projects": ["ml-research", "example.com:ml-eval"], "zones": ["us-central1-a", "us-central1-ai1a"],
     "service_account": "idle-reaper@{project}.iam.gserviceaccount.com", "local_ssd": "discard", "deletion_protection": "ignore", "endpoint": "https://compute.example.com",
     "below": ["organizations/2", "folders/1"], "price_list": "off", "price_file": "/var/lib/idle-reaper/google-prices.json",
+    "project": {"ml-research": {"owner": "ada", "environment": "dev"}},
 }  # fmt: skip
 
 
@@ -35,6 +36,7 @@ def test_everything_that_can_be_written_is_read_and_the_order_means_nothing() ->
     assert got.gcp == GcpCloud(
         ("example.com:ml-eval", "ml-research"), ("us-central1-a", "us-central1-ai1a"), "idle-reaper@{project}.iam.gserviceaccount.com", "discard", "ignore",
         "https://compute.example.com", ("folders/1", "organizations/2"), "/var/lib/idle-reaper/google-prices.json", False,
+        {"ml-research": {"owner": "ada", "environment": "dev"}},
     )  # fmt: skip
     assert got.aws is None
 
@@ -93,6 +95,7 @@ REFUSED = [
     ({"projects": ["ml-research"], "service_account": "idle-reaper"}, "clouds.gcp.service_account", "not a service account"),
     ({"projects": ["ml-research"], "local_ssd": "keep"}, "clouds.gcp.local_ssd", "preserve"),
     ({"projects": ["ml-research"], "endpoint": "compute.googleapis.com"}, "clouds.gcp.endpoint", "not an address"),
+    ({"projects": ["ml-research"], "project": {"ml-eval": {"owner": "ada"}}}, "clouds.gcp.project.ml-eval", "is not among projects"),
     ({"below": ["123456789012"]}, "clouds.gcp.below[0]", "no folder or organisation"),
     ({"below": ["projects/ml-research"]}, "clouds.gcp.below[0]", "no folder or organisation"),
     ({"projects": ["ml-research"], "price_file": "prices.json"}, "clouds.gcp.price_file", ""),

@@ -16,7 +16,7 @@ from reaper.clouds.gcp.clients import Bounds, Clients
 from reaper.clouds.gcp.instances import UNKNOWN_TYPE, parse_instance
 from reaper.clouds.gcp.labels import with_ours
 from reaper.clouds.gcp.pace import Pace
-from reaper.clouds.gcp.pages import Zones, zones_of
+from reaper.clouds.gcp.pages import Zones, messages, zones_of
 from reaper.clouds.gcp.permissions import READER, Permission
 from reaper.clouds.gcp.repeated import Repeated
 from reaper.clouds.gcp.rest import Rest
@@ -70,6 +70,7 @@ class GcpCloud:
         pace: Pace | None = None,
     ) -> None:
         self._settings = settings
+        self._given = {project: given for project, given in settings.given.items() if given}
         self._list_within = list_within
         self._page_size = page_size
         self._preserve = settings.local_ssd == "preserve"
@@ -166,7 +167,7 @@ class GcpCloud:
     def _parse(self, raw: Any, project: str, zone: str) -> Instance:
         return parse_instance(
             raw, project=project, zone=zone, types=self._learned.types, policies=self._learned.policies(project), preserve=self._preserve,
-            price=self._prices.of, reserved=self._nominated.reserved(project),
+            price=self._prices.of, reserved=self._nominated.reserved(project), given=self._given.get(project),
         )  # fmt: skip
 
     def _accelerators(self, type: str) -> tuple[tuple[str, int], ...]:
@@ -235,7 +236,7 @@ class GcpCloud:
         client = self._asking.client("Instances", project)
         request = {"project": project, "max_results": self._page_size}
         only, types = self._settings.zones, self._learned.types
-        repeated = self._repeated.setdefault(project, Repeated())
+        repeated, doing = self._repeated.setdefault(project, Repeated()), f"list instances in gcp:{project}"
 
         def edition() -> Hashable:
             return len(types), self._prices.edition, self._nominated.reserved(project)
@@ -252,19 +253,21 @@ class GcpCloud:
 
         def parsed(zone: str, raws: Iterable[Any]) -> tuple[learned.Asked, Sequence[Instance]]:
             asked = learned.Asked(self._learned.policies(project))
-            preserve, price, reserved = self._preserve, self._prices.of, self._nominated.reserved(project)
+            more: dict[str, Any] = {
+                "preserve": self._preserve, "price": self._prices.of, "reserved": self._nominated.reserved(project), "given": self._given.get(project),
+            }  # fmt: skip
 
             def parse(raw: Any) -> Instance:
-                return parse_instance(raw, project=project, zone=zone, types=types, policies=asked, preserve=preserve, price=price, reserved=reserved)
+                return parse_instance(raw, project=project, zone=zone, types=types, policies=asked, **more)
 
             return asked, repeated.read(zone, raws, parse)
 
         def ask() -> Zones:
             pages = client.aggregated_list(request=request, **self._clients.read()).pages
-            return zones_of((type(page).pb(page) for page in pages), read)
+            return zones_of(messages(pages, doing), read)
 
         repeated.begin(edition())
-        zones: Zones = self._asking.call(f"list instances in gcp:{project}", ask)
+        zones: Zones = self._asking.call(doing, ask)
         repeated.end(edition())
         return zones
 

@@ -21,8 +21,9 @@ from reaper.clouds.gcp.instances import regional
 from reaper.clouds.gcp.labels import LONGEST, as_tags, label_key, label_value
 from reaper.clouds.gcp.machines import Machines
 from reaper.clouds.gcp.operations import Operations
+from reaper.clouds.gcp.pages import messages
 from reaper.clouds.gcp.permissions import READER, SNAPSHOTS, Permission
-from reaper.errors import AnswerLost, CloudError, NotFound, Unsupported
+from reaper.errors import AnswerLost, NotFound, Unsupported
 from reaper.model.kinds.snapshot import OWN_TAG_PREFIX, Snapshot, SnapshotState
 from reaper.model.resource import ResourceId
 
@@ -42,7 +43,7 @@ _STATES = {
     "CREATING": SnapshotState.PENDING, "UPLOADING": SnapshotState.PENDING, "READY": SnapshotState.COMPLETED, "FAILED": SnapshotState.FAILED,
     "DELETING": SnapshotState.FAILED,
 }  # fmt: skip
-_PAGE, _MOST_PAGES = 500, 200
+_PAGE = 500
 
 
 class Copies:
@@ -109,12 +110,8 @@ class Copies:
         client = self._asking.client("Snapshots", resource.account)
 
         def ask() -> list[Any]:
-            raws: list[Any] = []
-            for number, page in enumerate(client.list(request=request, **self._asking.clients.read()).pages):
-                if number >= _MOST_PAGES:
-                    raise CloudError(f"{doing}: the listing does not end")
-                raws += type(page).pb(page).items
-            return raws
+            pages = client.list(request=request, **self._asking.clients.read()).pages
+            return [raw for page in messages(pages, doing) for raw in page.items]
 
         raws: list[Any] = self._asking.call(doing, ask)
         return [raw for raw in raws if raw.labels.get(label_key(_ATTEMPT)) == value]

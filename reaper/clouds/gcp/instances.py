@@ -65,11 +65,12 @@ def no_price(region: str, type: str, facts: TypeFacts, attached: tuple[tuple[str
 
 def parse_instance(
     raw: Any, *, project: str, zone: str, types: Mapping[str, TypeFacts], policies: Mapping[str, str], preserve: bool = False, price: Price = no_price,
-    reserved: frozenset[str] | None = None,
+    reserved: frozenset[str] | None = None, given: dict[str, str] | None = None,
 ) -> Instance:  # fmt: skip
     """
     One Instance message. Whatever is missing is None, a word that we do not know is UNKNOWN or OTHER. ``preserve``: a stop of
     ours has Google save what is on local SSDs. ``reserved``: external addresses that somebody reserved, None: not known.
+    ``given``: what the operator said of the whole project.
 
     Raises ValueError without a numeric id: a listing with a nameless machine in it is not complete.
     """
@@ -121,6 +122,7 @@ def parse_instance(
         reserved_only=reserved_only,
         stop_saves_local=True if preserve and scratch else None,
         suspends=suspends,
+        given=given,
         suspends_not=suspends_not,
         public_address=address,
         address_kept=None if address is None or reserved is None else address in reserved,

@@ -12,6 +12,7 @@ from typing import Any
 from reaper import log
 from reaper.clouds.gcp.asking import Asking
 from reaper.clouds.gcp.instances import policy_key, policy_kind
+from reaper.clouds.gcp.pages import messages
 from reaper.clouds.gcp.permissions import READER, Permission
 from reaper.clouds.gcp.types import TypeFacts, by_name, parse_type
 from reaper.errors import CloudError
@@ -92,16 +93,16 @@ class Learned:
         known, now = self._policies.get(project), self._clock.monotonic()
         if known is not None and now - known[0] < POLICIES_FOR.total_seconds() and links <= known[1].keys():
             return
-        request = {"project": project, "max_results": _PAGE}
+        request, doing = {"project": project, "max_results": _PAGE}, f"list resource policies in gcp:{project}"
 
         def ask() -> dict[str, str]:
             client = self._asking.client("ResourcePolicies", project)
             pages = client.aggregated_list(request=request, **self._asking.clients.read()).pages
-            raws = (raw for page in pages for scoped in type(page).pb(page).items.values() for raw in scoped.resource_policies)
+            raws = (raw for page in messages(pages, doing) for scoped in page.items.values() for raw in scoped.resource_policies)
             return {policy_key(raw.self_link): policy_kind(raw) for raw in raws}
 
         try:
-            self._policies[project] = (now, self._asking.call(f"list resource policies in gcp:{project}", ask))
+            self._policies[project] = (now, self._asking.call(doing, ask))
         except CloudError as error:
             self._policies.pop(project, None)  # what they were is no evidence of what they are
             _LOG.warning("resource policies not readable", project=project, because=str(error))

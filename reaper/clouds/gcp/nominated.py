@@ -13,6 +13,7 @@ from typing import Any
 from reaper import log
 from reaper.clouds.gcp.asking import Asking
 from reaper.clouds.gcp.machines import Machines
+from reaper.clouds.gcp.pages import messages
 from reaper.clouds.gcp.permissions import READER, Permission
 from reaper.clouds.gcp.rest import KEYS, Rest
 from reaper.errors import CloudError
@@ -68,13 +69,15 @@ class Nominated:
         return None if kept is None or isinstance(kept[1], CloudError) else kept[1]
 
     def learn_addresses(self, project: str) -> None:
+        doing = f"list addresses in gcp:{project}"
+
         def ask() -> frozenset[str]:
             client = self._asking.client("Addresses", project)
             pages = client.aggregated_list(request={"project": project, "max_results": _PAGE}, **self._asking.clients.read()).pages
-            raws = (raw for page in pages for scoped in type(page).pb(page).items.values() for raw in scoped.addresses)
+            raws = (raw for page in messages(pages, doing) for scoped in page.items.values() for raw in scoped.addresses)
             return frozenset(raw.address for raw in raws if raw.address)
 
-        self._remembered(("addresses", project), f"list addresses in gcp:{project}", ask)
+        self._remembered(("addresses", project), doing, ask)
 
     # --- keys ---------------------------------------------------------------------------------------------------------
 
@@ -97,19 +100,19 @@ class Nominated:
         """For telling only: of two machines and one commitment, whichever runs is covered."""
         if not self._commitments:
             return None
-        project, region = resource.account, resource.place.rpartition("-")[0]
+        project, region, doing = resource.account, resource.place.rpartition("-")[0], f"list commitments in gcp:{resource.account}"
 
         def ask() -> list[tuple[str, str, Mapping[str, int]]]:
             client = self._asking.client("RegionCommitments", project)
             pages = client.aggregated_list(request={"project": project, "max_results": _PAGE}, **self._asking.clients.read()).pages
-            raws = (one for page in pages for scoped in type(page).pb(page).items.values() for one in scoped.commitments)
+            raws = (one for page in messages(pages, doing) for scoped in page.items.values() for one in scoped.commitments)
             return [
                 (one.name, one.region.rpartition("/")[2], {r.accelerator_type.rpartition("/")[2]: int(r.amount) for r in one.resources if r.accelerator_type})
                 for one in raws
                 if one.status == "ACTIVE"
             ]
 
-        found = self._remembered(("commitments", project), f"list commitments in gcp:{project}", ask)
+        found = self._remembered(("commitments", project), doing, ask)
         if isinstance(found, CloudError):
             return None
         has = {a.accelerator_type.rpartition("/")[2] for a in raw.guest_accelerators} or {name for name, _ in self._types(raw.machine_type.rpartition("/")[2])}
