@@ -112,11 +112,16 @@ def build_clouds(configuration: Configuration, ceiling: Mode, clock: Clock, metr
 
 def build_probers(configuration: Configuration, clock: Clock) -> tuple[Prober, ...]:
     """One a configured cloud that can tell what we may do."""
-    if configuration.aws is None:
-        return ()
-    from reaper.clouds.aws.probe import AwsProber
+    probers: list[Prober] = []
+    if configuration.aws is not None:
+        from reaper.clouds.aws.probe import AwsProber
 
-    return (AwsProber(configuration.aws, clock=clock),)
+        probers.append(AwsProber(configuration.aws, clock=clock))
+    if configuration.gcp is not None:
+        from reaper.clouds.gcp.probe import GcpProber
+
+        probers.append(GcpProber(configuration.gcp, clock=clock))
+    return tuple(probers)
 
 
 def build_notifiers(configuration: Configuration) -> dict[str, Notifier]:

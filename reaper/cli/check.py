@@ -33,7 +33,7 @@ examples:
   reaper check --schema > schema.json  the JSON Schema, for editors
   reaper check --json reaper.toml      one JSON object on the last line
 
-  reaper check --permissions           also ask AWS, by dry runs, whether it allows what this needs
+  reaper check --permissions           also ask the clouds whether they allow what this needs
 
 exit codes: 0 the configuration is right, 1 a permission that is needed is denied, 2 it is refused (every problem is printed)
 """
@@ -132,7 +132,7 @@ def _report(configuration: Configuration, now: datetime, remarks: tuple[str, ...
         "gcp": None
         if gcp is None
         else {
-            "projects": list(gcp.projects), "zones": list(gcp.zones), "service_account": gcp.service_account, "local_ssd": gcp.local_ssd,
+            "projects": list(gcp.projects), "below": list(gcp.below), "zones": list(gcp.zones), "service_account": gcp.service_account, "local_ssd": gcp.local_ssd,
             "deletion_protection": gcp.deletion_protection, "endpoint": gcp.endpoint,
         },
         "gang": list(configuration.gang_same),
@@ -185,6 +185,7 @@ def _policy(policy: Policy) -> dict[str, Any]:
         "scarce_types": list(policy.scarce_types),
         "reserved": policy.reserved,
         "hibernate_else": policy.hibernate_else,
+        "suspend_else": policy.suspend_else,
         "restart_hold": list(policy.restart_hold),
     }
 
@@ -299,7 +300,7 @@ def _gcp(configuration: Configuration) -> str:
         return ""
     whose = f" as {gcp.service_account}" if gcp.service_account is not None else ""
     zones = ", ".join(gcp.zones) or "all zones"
-    return f"Google Cloud, {', '.join(gcp.projects)}{whose}, {zones}, local SSDs: {gcp.local_ssd}" + (f", at {gcp.endpoint}" if gcp.endpoint else "")
+    return f"Google Cloud, {', '.join((*gcp.projects, *(f'whatever is below {parent}' for parent in gcp.below)))}{whose}, {zones}, local SSDs: {gcp.local_ssd}" + (f", at {gcp.endpoint}" if gcp.endpoint else "")
 
 
 def _aws(configuration: Configuration) -> str:

@@ -110,6 +110,7 @@ def policy(name: str, table: PolicyTable, defaults: DefaultsTable) -> Policy:
         environment=tuple(_first(table.environment, defaults.environment, shipped.environment)),
         scarce_types=() if scarce is None else tuple(sorted(scarce.types)),
         hibernate_else=_first(table.hibernate_else, defaults.hibernate_else, shipped.hibernate_else),
+        suspend_else=_first(table.suspend_else, defaults.suspend_else, shipped.suspend_else),
         reserved=_first(table.reserved, defaults.reserved, shipped.reserved),
         restart_hold=tuple(sorted(_first(table.restart_hold, defaults.restart_hold, ()))),
         job_ended=_job_ended(table.job_ended, defaults.job_ended, warn),
@@ -201,12 +202,19 @@ def _gcp(document: Document) -> GcpCloud | None:
     if table is None:
         return None
     return GcpCloud(
-        projects=tuple(sorted(table.projects)),
+        projects=tuple(sorted(table.projects or ())),
         zones=tuple(sorted(table.zones or ())),
         service_account=table.service_account,
         local_ssd=_first(table.local_ssd, GcpCloud(projects=()).local_ssd),
         deletion_protection=_first(table.deletion_protection, GcpCloud(projects=()).deletion_protection),
         endpoint=table.endpoint,
+        below=tuple(sorted(table.below or ())),
+        price_file=table.price_file,
+        price_list=table.price_list != "off" and (table.endpoint is None or not pointers.loopback(table.endpoint) or table.price_list == "ask"),
+        given={
+            id: {key: text for key in ("owner", "project", "environment") if (text := getattr(own, key)) is not None}
+            for id, own in sorted(table.project.items())
+        },
     )
 
 

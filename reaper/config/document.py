@@ -60,6 +60,7 @@ _RoleArn = Annotated[str, PlainValidator(pointers.role_arn), WithJsonSchema({**T
 _ExternalId = Annotated[str, PlainValidator(pointers.external_id), WithJsonSchema({**TEXT, "maxLength": 1224})]
 _SessionName = Annotated[str, PlainValidator(pointers.session_name), WithJsonSchema({**TEXT, "maxLength": 64})]
 _Project = Annotated[str, PlainValidator(pointers.project), WithJsonSchema({**TEXT, "examples": ["ml-research"]})]
+_Parent = Annotated[str, PlainValidator(pointers.gcp_parent), WithJsonSchema({**TEXT, "examples": ["folders/123456789012"]})]
 _GcpZone = Annotated[str, PlainValidator(pointers.gcp_zone), WithJsonSchema({**TEXT, "examples": ["us-central1-a"]})]
 _ServiceAccount = Annotated[
     str, PlainValidator(pointers.service_account), WithJsonSchema({**TEXT, "examples": ["idle-reaper@ops.iam.gserviceaccount.com"]})
@@ -71,10 +72,10 @@ RISKS = ("address", "capacity", "key", "placement")
 _Risk = Annotated[str, PlainValidator(values.choice(*RISKS)), WithJsonSchema({"enum": list(RISKS)})]
 VERBS = ("stop", "start", "snapshot", "terminate")
 _Verb = Annotated[str, PlainValidator(values.choice(*VERBS, later={"delete": "the verb delete is"})), WithJsonSchema({"enum": list(VERBS)})]
-ACTIONS = ("stop", "report", "hibernate", "stop-and-snapshot", "terminate")
+ACTIONS = ("stop", "report", "suspend", "hibernate", "stop-and-snapshot", "terminate")
 _LATER_ACTIONS = {
     word: f"the action {word} is"
-    for word in ("suspend", "snapshot", "snapshot-and-delete", "scale-to-zero", "delete")
+    for word in ("snapshot", "snapshot-and-delete", "scale-to-zero", "delete")
 }
 
 Tags = Annotated[
@@ -143,11 +144,24 @@ class AwsTable(Table):
     """Sends every AWS call to this address; for tests and the demo."""
 
 
+class GcpProjectTable(Table):
+    """What is said of a whole project."""
+
+    owner: Text | None = None
+    """Who owns a machine in it whose labels do not say."""
+    project: Text | None = None
+    environment: Text | None = None
+
+
 class GcpTable(Table):
     """Projects of Google Cloud, with the credentials that the process finds or a service account that it impersonates."""
 
-    projects: Annotated[list[_Project], Field(min_length=1), AfterValidator(_unique)]
-    """The projects to watch, by their ids."""
+    projects: Annotated[list[_Project], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """The projects to watch, by their ids. One at least, or a folder in below."""
+    below: Annotated[list[_Parent], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """Folders and organisations, "folders/123456789012", whose projects are watched, those of the folders in them too."""
+    project: dict[_Project, GcpProjectTable] = Field(default_factory=dict)
+    """Whose single projects are."""
     zones: Annotated[list[_GcpZone], Field(min_length=1), AfterValidator(_unique)] | None = None
     """The only zones to look at. Not written: all of them."""
     service_account: _ServiceAccount | None = None
@@ -166,8 +180,15 @@ class GcpTable(Table):
     Google has no protection from being stopped. "hold" (the default) takes deletion protection for one: it is the only way to
     say that a machine is not to be touched. "ignore" where it is switched on for everything as a matter of course.
     """
+    price_list: Annotated[str, PlainValidator(values.choice("ask", "off")), WithJsonSchema({"enum": ["ask", "off"]})] | None = None
+    """Whether Google is asked what machines cost and what commitments there are. Default "ask"; a refusal does no harm."""
+    price_file: Annotated[str, PlainValidator(pointers.absolute), WithJsonSchema({"type": "string", "pattern": "^/"})] | None = None
+    """
+    Where list prices are kept, {"us-central1": {"OnDemand": {"core n1": 0.0316, "ram n1": 0.0042, "gpu v100": 2.48}}}; used where
+    Google may not be asked. [prices] come first.
+    """
     endpoint: Annotated[str, PlainValidator(pointers.endpoint), WithJsonSchema({**TEXT, "format": "uri"})] | None = None
-    """Sends every call to this address; for private endpoints, tests and the demo."""
+    """Sends every call of Compute Engine to this address; for private endpoints, tests and the demo."""
 
 
 class CloudsTable(Table):
@@ -325,6 +346,11 @@ class TermsTable(Table):
     """
     hibernate_else: Annotated[str, PlainValidator(values.choice("stop", "hold")), WithJsonSchema({"enum": ["stop", "hold"]})] | None = None
     """What is done with a machine that was not launched for hibernation, under the action "hibernate". Default "stop"."""
+    suspend_else: Annotated[str, PlainValidator(values.choice("stop", "hold")), WithJsonSchema({"enum": ["stop", "hold"]})] | None = None
+    """
+    What is done under the action "suspend" with a machine that its cloud does not suspend (on Google those with GPUs, local SSDs
+    or more than 208 GB of memory; on AWS every one). Default "stop".
+    """
     idle: IdleTable | None = None
     """When a machine counts as idle."""
     warn: WarnTable | None = None

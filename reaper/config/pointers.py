@@ -15,6 +15,7 @@ from reaper.model.resource import ResourceId
 _REGION = re.compile(r"^[a-z]{2}(-[a-z]+)+-[0-9]{1,2}$")
 _ACCOUNT = re.compile(r"^[0-9]{12}$")
 _PROJECT = re.compile(r"^([a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$")
+_PARENT = re.compile(r"^(folders|organizations)/[0-9]{1,19}$")
 _GCP_REGION = re.compile(r"^[a-z]+-[a-z]+[0-9]{1,2}$")
 _GCP_ZONE = re.compile(r"^[a-z]+-[a-z]+[0-9]{1,2}-[a-z][a-z0-9]{0,5}$")
 _SERVICE_ACCOUNT = re.compile(r"^([a-z0-9-]|\{project\})+@([a-z0-9.-]|\{project\})+\.gserviceaccount\.com$")
@@ -153,6 +154,12 @@ def project(value: object) -> str:
     if not isinstance(value, str) or not _PROJECT.fullmatch(value):
         hint = " but its number" if isinstance(value, int) or (isinstance(value, str) and value.isdigit()) else ""
         raise Unreadable(f"{shown(value)} is not the id of a Google Cloud project{hint}", 'write it as "ml-research", in quotes')
+    return value
+
+
+def gcp_parent(value: object) -> str:
+    if not isinstance(value, str) or not _PARENT.fullmatch(value):
+        raise Unreadable(f"{shown(value)} is no folder or organisation of Google Cloud", 'write it as "folders/123456789012" or "organizations/123456789012"')
     return value
 
 

@@ -64,6 +64,14 @@ def _clouds(document: Document) -> Iterator[Problem]:
         yield Problem(("clouds",), "names no cloud", "add [clouds.aws] or [clouds.gcp], or leave [clouds] out for AWS with the credentials at hand", (("clouds",),))
     if document.clouds is not None and document.clouds.aws is not None:
         yield from _aws(document.clouds.aws)
+    if document.clouds is not None and document.clouds.gcp is not None and not (document.clouds.gcp.projects or document.clouds.gcp.below):
+        at: Path = ("clouds", "gcp")
+        yield Problem(at, "names no project", 'add projects = ["ml-research"], or below = ["folders/123456789012"]', (at,))
+    if document.clouds is not None and document.clouds.gcp is not None and not document.clouds.gcp.below:
+        for id in document.clouds.gcp.project:
+            if id not in (document.clouds.gcp.projects or ()):
+                place: Path = ("clouds", "gcp", "project", id)
+                yield Problem(place, "is not among projects", f'add "{id}" to clouds.gcp.projects', (("clouds", "gcp", "projects"),))
 
 
 def _aws(table: AwsTable) -> Iterator[Problem]:

@@ -16,7 +16,7 @@ from reaper.model.decision import Action
 from reaper.model.plan import Debit
 from reaper.model.policy import Budgets, CountBudget
 
-TAKEN = (Action.HIBERNATE, Action.STOP, Action.STOP_AND_SNAPSHOT, Action.TERMINATE)
+TAKEN = (Action.SUSPEND, Action.HIBERNATE, Action.STOP, Action.STOP_AND_SNAPSHOT, Action.TERMINATE)
 """What is paid for from the budget of stops, whatever else follows it."""
 
 _COUNTS = {

@@ -30,6 +30,7 @@ class Candidate:
 
 
 _VERBS = {
+    Action.SUSPEND: ("stop",),
     Action.HIBERNATE: ("stop",),
     Action.STOP_AND_SNAPSHOT: ("stop", "snapshot"),
     Action.TERMINATE: ("stop", "snapshot", "terminate"),

@@ -23,8 +23,10 @@ def refuse_start(attempt: Attempt, current: Instance) -> str | None:
     before = attempt.before.launched_at
     if before is not None and attempt.after.launched_at is not None and before != attempt.after.launched_at:
         return "it was started again by somebody else before the end of our stop was read"
-    if current.state is not InstanceState.STOPPED:
-        return f"the machine is {current.state}"
+    left = InstanceState.SUSPENDED if attempt.action is Action.SUSPEND else InstanceState.STOPPED
+    if current.state is not left:
+        gone = current.state is InstanceState.STOPPED and attempt.action is Action.SUSPEND
+        return "it is stopped and not suspended any more: by somebody, or by the cloud after too long a time" if gone else f"the machine is {current.state}"
     was = attempt.before  # what we never change ourselves; whoever touched it before our stop was read back touched it as well
     if current.type != was.type:
         return f"its type was changed from {was.type} to {current.type}"

@@ -17,6 +17,9 @@ from types import TracebackType
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from reaper.demo.compute_beside import ROUTES as BESIDE
+from reaper.demo.compute_beside import Beside
+from reaper.demo.compute_shelves import NotThere
 from reaper.demo.compute_world import Json, Refusal, World
 
 _ZONE = "/compute/v1/projects/{project}/zones/{zone}"
@@ -28,8 +31,16 @@ _ROUTES = (
     *(("POST", _ZONE + "/instances/{instance}/" + verb, f"compute.instances.{verb}") for verb in ("stop", "start", "suspend", "resume", "setLabels")),
     ("GET", _ZONE + "/machineTypes/{machineType}", "compute.machineTypes.get"),
     ("GET", _ZONE + "/operations/{operation}", "compute.zoneOperations.get"),
+    ("GET", _ZONE + "/disks/{disk}", "compute.disks.get"),
+    ("GET", "/compute/v1/projects/{project}/regions/{region}/disks/{disk}", "compute.regionDisks.get"),
+    ("GET", "/compute/v1/projects/{project}/global/operations/{operation}", "compute.globalOperations.get"),
+    ("GET", "/compute/v1/projects/{project}/global/snapshots", "compute.snapshots.list"),
+    ("POST", "/compute/v1/projects/{project}/global/snapshots", "compute.snapshots.insert"),
+    ("GET", "/compute/v1/projects/{project}/aggregated/addresses", "compute.addresses.aggregatedList"),
+    ("GET", "/compute/v1/projects/{project}/aggregated/commitments", "compute.regionCommitments.aggregatedList"),
+    *BESIDE,
 )
-_MUTATING = frozenset(method for verb, _, method in _ROUTES if verb != "GET")
+_MUTATING = frozenset(method for verb, _, method in _ROUTES if verb != "GET" and not method.endswith(".testIamPermissions"))
 
 
 class Checks(Protocol):
@@ -79,6 +90,7 @@ class ComputeServer:
     """
 
     world: World = field(default_factory=World)
+    beside: Beside = field(default_factory=Beside)
     checks: Checks | None = None
     port: int = 0
     ahead: timedelta = timedelta(0)
@@ -124,7 +136,7 @@ class ComputeServer:
         body: Json | None = json.loads(raw) if raw else None
         method, parts = _route(verb, address.path)
         with self.world.lock:
-            self.calls.append(Call(method, parts["project"], parts, query, headers))
+            self.calls.append(Call(method, parts.get("project", ""), parts, query, headers))
             fault = self._fault(method, parts)
         if self.checks is not None:
             self.checks.request(method, verb, address.path, query, body)
@@ -132,10 +144,12 @@ class ComputeServer:
             self._stop.wait(fault.delay_s)
         if fault is None or fault.after or (fault.delay_s and fault.status == 200):
             with self.world.lock:
-                if parts["project"] in self.world.denied:
+                if parts.get("project") in self.world.denied:
                     raise Refusal(403, "forbidden", f"Required 'compute.instances.list' permission for 'projects/{parts['project']}'")
+                if parts.get("project") in self.world.off:
+                    raise Refusal(403, "accessNotConfigured", f"Compute Engine API has not been used in project {parts['project']} before or it is disabled.")
                 self.world.settle()
-                answer: Json = json.loads(json.dumps(_carry_out(self.world, method, parts, query, body)))
+                answer: Json = json.loads(json.dumps(self._carried_out(method, parts, query, body, unquote(address.path))))
             if self.checks is not None:
                 self.checks.answer(method, answer)
             if fault is None or fault.status == 200:
@@ -144,9 +158,23 @@ class ComputeServer:
             return None
         raise Refusal(fault.status, fault.reason, fault.message)
 
+    def _carried_out(self, method: str, parts: Mapping[str, str], query: Mapping[str, str], body: Json | None, path: str) -> Json:
+        try:
+            if not method.startswith("compute."):
+                return self.beside.answer(method, parts, query, body, path)
+            return _carry_out(self.world, method, parts, query, body)
+        except PermissionError as error:
+            raise Refusal(403, "forbidden", str(error)) from error
+        except NotThere as error:
+            raise Refusal(404, "notFound", str(error)) from error
+        except KeyError:
+            raise
+        except LookupError as error:
+            raise Refusal(404, "notFound", str(error)) from error
+
     def _fault(self, method: str, parts: Mapping[str, str]) -> Fault | None:
         for fault in self.faults:
-            fits = fault.project in (None, parts["project"]) and fault.zone in (None, parts.get("zone"))
+            fits = fault.project in (None, parts.get("project")) and fault.zone in (None, parts.get("zone"))
             if fault.method == method and fault.times > 0 and fits:
                 if fault.skip > 0:
                     fault.skip -= 1
@@ -157,7 +185,7 @@ class ComputeServer:
 
 
 def _compiled(path: str) -> re.Pattern[str]:
-    return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path))
+    return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+?)", path))
 
 
 _TABLE = tuple((verb, _compiled(path), method) for verb, path, method in _ROUTES)
@@ -173,13 +201,22 @@ def _route(verb: str, path: str) -> tuple[str, dict[str, str]]:
 
 def _carry_out(world: World, method: str, parts: Mapping[str, str], query: Mapping[str, str], body: Json | None) -> Json:
     project, zone, action = parts["project"], parts.get("zone", ""), method.rpartition(".")[2]
+    if method in ("compute.addresses.aggregatedList", "compute.regionCommitments.aggregatedList"):
+        return world.shelves.aggregated(method.split(".")[1].replace("regionC", "c"), project, world.base)
+    if method in ("compute.disks.get", "compute.regionDisks.get"):
+        place = f"zones/{zone}" if zone else f"regions/{parts['region']}"
+        return world.shelves.disk(f"projects/{project}/{place}/disks/{parts['disk']}")
+    if method == "compute.snapshots.list":
+        return world.listed(project, "snapshot", query)
+    if method == "compute.snapshots.insert":
+        return world.snapshot(project, body or {}, query)
     if action == "aggregatedList":
         if project not in world.zones:
             raise Refusal(404, "notFound", f"The resource 'projects/{project}' was not found")
         return world.aggregated(method.split(".")[1], project, int(query.get("maxResults", 0)), query.get("pageToken"))
     if method == "compute.machineTypes.get":
         return world.machine_type(project, zone, parts["machineType"])
-    if method == "compute.zoneOperations.get":
+    if method in ("compute.zoneOperations.get", "compute.globalOperations.get"):
         return world.operation(project, zone, parts["operation"])
     name = parts["instance"]
     match action:

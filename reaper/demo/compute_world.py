@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from reaper.clock import SystemClock
+from reaper.demo.compute_shelves import Shelves, where
 from reaper.ports import Clock
 
 Json = dict[str, Any]
@@ -41,6 +42,7 @@ _VERBS: Mapping[str, tuple[str, str, str, str]] = {
 # name: (accelerator, how many, local SSDs it brings). https://cloud.google.com/compute/docs/accelerator-optimized-machines
 TYPES: Mapping[str, tuple[str | None, int, int]] = {
     "e2-standard-8": (None, 0, 0),
+    "n2-highmem-32": (None, 0, 0),
     "n1-standard-8": (None, 0, 0),
     "z3-highmem-88": (None, 0, 12),
     "g2-standard-8": ("nvidia-l4", 1, 0),
@@ -50,6 +52,10 @@ TYPES: Mapping[str, tuple[str | None, int, int]] = {
     "a2-ultragpu-1g": ("nvidia-a100-80gb", 1, 1),
     "a3-highgpu-8g": ("nvidia-h100-80gb", 8, 16),
 }
+
+
+# name: (vCPUs, MB of memory); any other has 8 and 32 GB.
+SIZES: Mapping[str, tuple[int, int]] = {"g2-standard-24": (24, 98304), "a2-highgpu-1g": (12, 87040), "m1-ultramem-40": (40, 984064), "n2-highmem-32": (32, 262144)}
 
 
 class Refusal(Exception):
@@ -75,7 +81,8 @@ class World:
     """
     ``op_s``: seconds that an operation takes, counted when somebody looks. ``op_errors``: by verb, how the next operation
     of it ends instead (``{"code": …, "message": …}``). ``lost``: zone to how a listing leaves it out ("unreachable",
-    "warning", "silent"). ``denied``: projects whose every call is refused.
+    "warning", "silent"). ``denied``: projects whose every call is refused. ``off``: those where the API is
+    not switched on.
     """
 
     base: str = ""
@@ -84,10 +91,12 @@ class World:
     op_errors: dict[str, list[Json]] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
     denied: set[str] = field(default_factory=set)
+    off: set[str] = field(default_factory=set)
     types: dict[str, tuple[str | None, int, int]] = field(default_factory=lambda: dict(TYPES))
     instances: dict[tuple[str, str, str], Json] = field(default_factory=dict)
     policies: dict[tuple[str, str, str], Json] = field(default_factory=dict)
     operations: dict[tuple[str, str, str], Operation] = field(default_factory=dict)
+    shelves: Shelves = field(default_factory=Shelves)
     lock: threading.RLock = field(default_factory=threading.RLock)
     clock: Clock = field(default_factory=SystemClock)
     check: Callable[[str, Json], None] = lambda schema, resource: None
@@ -123,6 +132,9 @@ class World:
             if zone not in self.zones.get(project, ()):
                 self.zones[project] = (*self.zones.get(project, ()), zone)
             self.instances[(project, zone, number)] = body
+            for disk in body["disks"]:
+                if disk.get("source"):
+                    self.check("Disk", self.shelves.put(disk, body, str(next(self._ids)), started))
         return body
 
     def add_policy(self, name: str, project: str, region: str, **kind: Any) -> str:
@@ -165,7 +177,7 @@ class World:
         if name not in self.types:
             raise Refusal(404, "notFound", f"The resource 'projects/{project}/zones/{zone}/machineTypes/{name}' was not found")
         model, count, ssds = self.types[name]
-        body: Json = {"kind": "compute#machineType", "id": "801008", "name": name, "zone": zone, "guestCpus": 8, "memoryMb": 32768,
+        body: Json = {"kind": "compute#machineType", "id": "801008", "name": name, "zone": zone, "guestCpus": SIZES.get(name, (8, 32768))[0], "memoryMb": SIZES.get(name, (8, 32768))[1],
                       "selfLink": self.link(project, zone, "machineTypes", name)}  # fmt: skip
         if model is not None:
             body["accelerators"] = [{"guestAcceleratorType": model, "guestAcceleratorCount": count}]
@@ -174,10 +186,11 @@ class World:
         return body
 
     def operation(self, project: str, zone: str, name: str) -> Json:
-        self._require_zone(project, zone)
+        if zone:
+            self._require_zone(project, zone)
         found = self.operations.get((project, zone, name))
         if found is None:
-            raise Refusal(404, "notFound", f"The resource 'projects/{project}/zones/{zone}/operations/{name}' was not found")
+            raise Refusal(404, "notFound", f"The operation '{name}' of project '{project}' was not found")
         return self._look(found)
 
     def aggregated(self, kind: str, project: str, size: int, token: str | None) -> Json:
@@ -257,7 +270,47 @@ class World:
         if body.get("deletionProtection"):
             raise Refusal(400, "invalidUsage", "Resource cannot be deleted if it's protected against deletion.")
         body["status"] = "STOPPING"
-        return self._begin("delete", project, zone, body, query, lambda error: self.remove(body["id"]) if error is None else None)
+        again = self._once("delete", project, body["id"], query.get("requestId"))
+        if again is not None:
+            return again
+
+        def done(error: Json | None) -> None:
+            if error is None:
+                self.remove(body["id"])
+                for disk in body["disks"]:
+                    if disk.get("source") and disk.get("autoDelete"):
+                        self.shelves.disks.pop(where(disk["source"]), None)
+
+        return self._begin("delete", project, zone, body, query, done)
+
+    def snapshot(self, project: str, asked: Json, query: Mapping[str, str]) -> Json:
+        """One of one disk. It is there once its operation has begun, unless that is to fail; READY after ``shelves.uploads`` looks at it."""
+        name = str(asked.get("name", ""))
+        again = self._once("snapshot", project, name, query.get("requestId"))
+        if again is not None:
+            return again
+        disk = self.shelves.disk(asked.get("sourceDisk", ""))
+        if (project, name) in self.shelves.snapshots:
+            raise Refusal(409, "alreadyExists", f"The resource 'projects/{project}/global/snapshots/{name}' already exists")
+        if disk.get("diskEncryptionKey") and not disk["diskEncryptionKey"].get("kmsKeyName"):
+            raise Refusal(400, "resourceIsEncryptedWithCustomerEncryptionKey", "The resource is encrypted with a key that was not given.")
+        link = f"{self.base}/compute/v1/projects/{project}/global/snapshots/{name}"
+        made = self.shelves.snapshot(disk, asked, link, str(next(self._ids)), _stamp(self.clock.now()))
+        self.check("Snapshot", made)
+        failing = bool(self.op_errors.get("snapshot"))
+        if not failing:
+            self.shelves.snapshots[(project, name)] = made
+        return self._begin("snapshot", project, "", {"selfLink": link, "id": name}, query, lambda error: None)
+
+    def listed(self, project: str, kind: str, query: Mapping[str, str]) -> Json:
+        """One page of the project's snapshots, by name."""
+        start, size = self._start(query.get("pageToken")), int(query.get("maxResults", 0)) or PAGE
+        rows = self.shelves.found(project, query.get("filter"))
+        answer: Json = {"kind": f"compute#{kind}List", "id": f"projects/{project}/global/{kind}s", "items": rows[start : start + size],
+                        "selfLink": f"{self.base}/compute/v1/projects/{project}/global/{kind}s"}  # fmt: skip
+        if start + size < len(rows):
+            answer["nextPageToken"] = base64.urlsafe_b64encode(f"{kind}:{start + size}".encode()).decode()
+        return answer
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -277,6 +330,8 @@ class World:
     def _require_choice(verb: str, body: Json, query: Mapping[str, str]) -> None:
         if any(disk.get("type") == "SCRATCH" for disk in body["disks"]) and query.get("discardLocalSsd") is None:
             raise Refusal(400, "badRequest", "VM has a Local SSD attached but an undefined value for `discard-local-ssd`.")
+        if verb == "suspend" and SIZES.get(body["machineType"].rpartition("/")[2], (8, 0))[1] > 208 * 1024:
+            raise Refusal(400, "UNSUPPORTED_OPERATION", "Instances with more than 208 GB of memory cannot be suspended.")
         if verb == "suspend" and (body.get("guestAccelerators") or body.get("confidentialInstanceConfig", {}).get("enableConfidentialCompute")):
             raise Refusal(400, "UNSUPPORTED_OPERATION", "Suspending this kind of instance is not supported.")
 
@@ -306,8 +361,12 @@ class World:
         body: Json = {
             "kind": "compute#operation", "id": str(next(self._ids)), "name": name, "operationType": verb, "status": "RUNNING", "progress": 0,
             "targetLink": target["selfLink"], "targetId": target["id"], "insertTime": at, "startTime": at, "user": "reaper@example.com",
-            "zone": self._zone_link(project, zone), "selfLink": self.link(project, zone, "operations", name),
+            "selfLink": f"{self.base}/compute/v1/projects/{project}/global/operations/{name}",
         }  # fmt: skip
+        if zone:
+            body |= {"zone": self._zone_link(project, zone), "selfLink": self.link(project, zone, "operations", name)}
+        if not str(body["targetId"]).isdigit():
+            del body["targetId"]
         if query.get("requestId") is not None:
             body["clientOperationId"] = query["requestId"]
             self._asked[(verb, f"{project}/{target['id']}", query["requestId"])] = body

@@ -35,8 +35,8 @@ class Action(StrEnum):
 
     @property
     def stops(self) -> bool:
-        """Whether all that is left of it is a stopped machine, which a start brings back."""
-        return self in (Action.HIBERNATE, Action.STOP, Action.STOP_AND_SNAPSHOT)
+        """Whether all that is left of it is a stopped or suspended machine, which a start brings back."""
+        return self in (Action.SUSPEND, Action.HIBERNATE, Action.STOP, Action.STOP_AND_SNAPSHOT)
 
 
 _ORDER = {action: place for place, action in enumerate(Action)}

@@ -83,7 +83,8 @@ class Policy:
     One life of a machine. ``action`` "report" never nominates; the others are the words of `decide.wanted`. ``job_ended``: None: the end of a job is no cause.
     ``reserved``: "hold" or "ignore" capacity that is paid for either way. ``restart_hold``: of the risks of a start
     ("address", "capacity", "key", "placement") those that hold instead of being told. ``hibernate_else``: "stop" or "hold" a machine that
-    ``action`` "hibernate" meets and that was not launched for it. ``digest`` changes when any term does.
+    ``action`` "hibernate" meets and that was not launched for it; ``suspend_else`` the same under "suspend" where the cloud does
+    not suspend it. ``digest`` changes when any term does.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Policy:
     reserved: str = "hold"
     restart_hold: tuple[str, ...] = ()
     hibernate_else: str = "stop"
+    suspend_else: str = "stop"
     digest: str = ""
 
     def warn_for(self, cause: str) -> Warn:
@@ -230,7 +232,10 @@ class GcpCloud:
     Projects to list. ``zones``: the only ones to look at (empty: all). ``service_account``: whom to impersonate, in which
     "{project}" stands for the project's id; None: the credentials at hand. ``local_ssd``: what a stop does with the content
     of local SSDs, "preserve" or "discard". ``deletion_protection``: whether a machine with it is kept running, "hold" or
-    "ignore". ``endpoint`` points every call elsewhere (tests, demo).
+    "ignore". ``below``: folders and organisations ("folders/1") below which projects are found, beside those listed.
+    ``price_file``: where list prices are kept; ``price_list``: whether Google may be asked for them, and for commitments.
+    ``given``: by project, "owner", "project" and "environment" of what no label says.
+    ``endpoint`` points every call elsewhere (tests, demo).
     """
 
     projects: tuple[str, ...]
@@ -239,6 +244,10 @@ class GcpCloud:
     local_ssd: str = "preserve"
     deletion_protection: str = "hold"
     endpoint: str | None = None
+    below: tuple[str, ...] = ()
+    price_file: str | None = None
+    price_list: bool = True
+    given: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ TAKEN = budgets.TAKEN
 
 FIRST_VERB = {
     Action.START: "start",
+    Action.SUSPEND: "hibernate",  # the same to a cloud that does it: memory is kept, the machine goes
     Action.HIBERNATE: "hibernate",
     Action.STOP: "stop",
     Action.STOP_AND_SNAPSHOT: "stop",

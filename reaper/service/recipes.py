@@ -19,7 +19,7 @@ from reaper.decide.findings import span_text
 from reaper.decide.guards import claimed, eligible, owned, policies, protected, snoozed, stop_protected, termination
 from reaper.decide.planner import verb_missing
 from reaper.decide.undo import foreign_tags
-from reaper.errors import AnswerLost, CloudError, Denied, NotFound, TooSoon, Unreachable
+from reaper.errors import AnswerLost, CloudError, Denied, NotFound, TooSoon, Unreachable, Unsupported
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.decision import Action
 from reaper.model.kinds.instance import Instance, InstanceState
@@ -88,7 +88,7 @@ class Recipes:
                 attempt = self._give_up_late(attempt, str(why), terms)
             except CloudError as error:
                 _log.warning("step not carried out", resource=str(attempt.resource), attempt=attempt.id, because=str(error))
-                if isinstance(error, Denied):
+                if isinstance(error, Denied | Unsupported):
                     attempt = self._settler.close(attempt, Outcome.REFUSED, str(error), terms.gathering.instance(attempt.resource))
                 else:
                     attempt = self._give_up_late(attempt, str(error), terms)

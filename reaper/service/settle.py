@@ -76,7 +76,7 @@ class Settler:
     def close(self, attempt: Attempt, outcome: Outcome, detail: str, after: Instance | None, hindrance: Hindrance | None = None) -> Attempt:
         now = self._clock.now()
         if attempt.action is Action.START and after is not None and outcome is Outcome.FAILED:
-            hindrance = hindrance or after.fell_back or (Hindrance.CLOUD if after.state is InstanceState.STOPPED else None)
+            hindrance = hindrance or after.fell_back or (Hindrance.CLOUD if after.state in (InstanceState.STOPPED, InstanceState.SUSPENDED) else None)
         closed = replace(attempt, outcome=outcome, outcome_at=now, detail=detail, after=after, hindrance=hindrance)
         took = f"{(now - attempt.intent_at).total_seconds():.1f} s"
         entry = AuditEntry(
@@ -134,7 +134,9 @@ def end_of(attempt: Attempt, now_is: Instance, now: datetime) -> tuple[Outcome |
             return Outcome.FAILED, f"it began to start and fell back to stopped: {now_is.state_reason}{met}"
     else:
         wanted, going = InstanceState.STOPPED, (InstanceState.STOPPING,)
-    stuck = HIBERNATING if attempt.action is Action.HIBERNATE else STUCK_AFTER
+        if attempt.action is Action.SUSPEND:
+            wanted, going = InstanceState.SUSPENDED, (InstanceState.SUSPENDING,)
+    stuck = HIBERNATING if attempt.action in (Action.SUSPEND, Action.HIBERNATE) else STUCK_AFTER
     if attempt.action is not Action.START and attempt.before.stop_saves_local:
         stuck = SAVING
     if now_is.state is wanted:

@@ -20,7 +20,7 @@ Make = Callable[..., GcpCloud]
 def adapter(server: ComputeServer, *projects: str, settings: dict[str, Any] | None = None, **more: Any) -> GcpCloud:
     """``settings``: of the model's GcpCloud beside projects and endpoint; ``more``: of the adapter."""
     clock = SystemClock()
-    made = policy.GcpCloud(projects=projects or (PROJECT,), **{"endpoint": server.url, **(settings or {})})
+    made = policy.GcpCloud(**{"projects": projects or (PROJECT,), "endpoint": server.url, "price_list": False, **(settings or {})})
     return GcpCloud(made, **{"clock": clock, "bounds": FAST, "pace": Pace(clock, per_s=1000, burst=1000), **more})
 
 

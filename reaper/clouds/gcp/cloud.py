@@ -1,24 +1,27 @@
 """Compute Engine instances of any number of projects, with the process's own credentials or a service account impersonated."""
 
-import re
 import threading
-import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from reaper import log
-from reaper.clouds.gcp import learned, operations
+from reaper.clouds.gcp import below, copies, learned, machines, nominated, operations, prices
+from reaper.clouds.gcp.answers import SWITCHED_OFF
 from reaper.clouds.gcp.asking import Asking
 from reaper.clouds.gcp.clients import Bounds, Clients
-from reaper.clouds.gcp.instances import has_local_ssd, parse_instance
+from reaper.clouds.gcp.instances import UNKNOWN_TYPE, parse_instance
 from reaper.clouds.gcp.labels import with_ours
 from reaper.clouds.gcp.pace import Pace
-from reaper.clouds.gcp.pages import Zones, zones_of
-from reaper.clouds.gcp.permissions import ACTOR, READER, Permission
-from reaper.errors import AnswerLost, CloudError, NotFound, Protected, Refused, Unsupported, WrongState
+from reaper.clouds.gcp.pages import Zones, messages, zones_of
+from reaper.clouds.gcp.permissions import READER, Permission
+from reaper.clouds.gcp.repeated import Repeated
+from reaper.clouds.gcp.rest import Rest
+from reaper.clouds.gcp.types import TypeFacts
+from reaper.errors import CloudError, Denied, Refused, WrongState
 from reaper.model import policy
 from reaper.model.kinds.instance import Instance, InstanceState, Protections
 from reaper.model.kinds.snapshot import Snapshot
@@ -30,24 +33,20 @@ AT_ONCE = 8
 
 NEEDS = (
     Permission("compute.instances.list", "compute.instances.aggregatedList", READER, "no machine is known"),
-    Permission("compute.instances.get", "compute.instances.get", READER, "nothing can be looked at again before it is stopped"),
-    Permission("compute.instances.stop", "compute.instances.stop", ACTOR, "nothing can be stopped"),
-    Permission("compute.instances.start", "compute.instances.start", ACTOR, "nothing that was stopped can be started again"),
-    Permission("compute.instances.setLabels", "compute.instances.setLabels", ACTOR, "what was stopped is in our own record alone"),
+    *machines.NEEDS,
     *learned.NEEDS,
     *operations.NEEDS,
+    *nominated.NEEDS,
+    *copies.NEEDS,
+    *prices.NEEDS,
+    *below.NEEDS,
 )
 """What the roles in deploy/iam/gcp are made of."""
-
-SEEN_FOR = timedelta(seconds=10)
-"""How old a read may be that a stop relies on: as old as the one that the decision relies on."""
 
 NOWHERE = "?"
 """The place's name where a project's zones were never told."""
 
 _LOG = log.get(__name__)
-_ZONE = re.compile(r"^[a-z]+-[a-z]+\d+-[a-z][a-z0-9]*$")
-_GOAL = {"stop": InstanceState.STOPPED, "start": InstanceState.RUNNING}
 
 
 class GcpCloud:
@@ -71,50 +70,61 @@ class GcpCloud:
         pace: Pace | None = None,
     ) -> None:
         self._settings = settings
-        self._clock = clock
-        self._bounds = Bounds() if bounds is None else bounds
-        clients = Clients(
-            endpoint=settings.endpoint, service_account=settings.service_account, clock=clock, bounds=self._bounds, credentials=credentials, pace=pace
-        )  # fmt: skip
-        self._clients = clients
-        self._asking = Asking(clients)
-        self._learned = learned.Learned(self._asking, clock)
-        self._operations = operations.Operations(self._asking, clock, self._bounds.poll_s)
+        self._given = {project: given for project, given in settings.given.items() if given}
         self._list_within = list_within
         self._page_size = page_size
         self._preserve = settings.local_ssd == "preserve"
+        bounds = Bounds() if bounds is None else bounds
+        self._clients = Clients(
+            endpoint=settings.endpoint, service_account=settings.service_account, clock=clock, bounds=bounds, credentials=credentials, pace=pace
+        )  # fmt: skip
+        self._asking = Asking(self._clients)
+        self.rest = Rest(self._asking)
+        self.below = below.Below(settings.projects, settings.below, self.rest, clock)
+        self._learned = learned.Learned(self._asking, clock)
+        self._prices = prices.Prices(self.rest, clock, None if settings.price_file is None else Path(settings.price_file), ask=settings.price_list)
+        self._operations = operations.Operations(self._asking, clock, bounds.poll_s)
+        self._machines = machines.Machines(settings, self._asking, self._operations, clock, bounds.stop_s, bounds.start_s, self.below.known)
+        self._nominated = nominated.Nominated(self._asking, self._machines, self.rest, clock, self._accelerators, commitments=settings.price_list)
+        self._copies = copies.Copies(self._asking, self._machines, self._operations, bounds.stop_s)
         self._zones: dict[str, set[str]] = {}
-        self._seen: dict[ResourceId, tuple[float, bool, bool]] = {}
+        self._said: set[str] = set()
+        self._repeated: dict[str, Repeated] = {}
         self._slots = threading.BoundedSemaphore(AT_ONCE)
         self._under_way: dict[str, Future[tuple[Listed, ...]]] = {}
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
     def list(self) -> tuple[Listed, ...]:
-        """Every zone of every project, the projects in parallel. Raises CloudError where the library is not installed."""
+        """
+        Every zone of every project, the projects in parallel. A folder that could not be searched is a place that failed.
+        Raises CloudError where the library is not installed.
+        """
         self._asking.call("load Google's client", self._clients.load)  # before the time is taken: it can be many seconds
-        futures = {project: self._begin(project) for project in self._settings.projects}
+        projects, unread = self.below.search(self._list_within / 3)
+        futures = {project: self._begin(project) for project in projects}
         wait([future for future in futures.values() if future is not None], timeout=self._list_within)
-        return tuple(listed for project, future in futures.items() for listed in self._outcome(project, future))
+        found = [listed for project, future in futures.items() for listed in self._outcome(project, future)]
+        found += [Listed(Place(self.name, folder, NOWHERE), failed=f"gcp:{folder}: {why}") for folder, why in unread.items()]
+        if projects:
+            self._prices.learn(projects[0])
+        return tuple(found)
 
     def get(self, resource: ResourceId) -> Instance:
-        raw = self._read(resource)
-        self._learned.learn(resource.account, resource.place, [raw])
+        raw = self._machines.read(resource)
+        self._learned.learn(resource.account, resource.place, raw)
         found = self._parse(raw, resource.account, resource.place)
         failure = self._operations.how_it_ended(resource)
-        return found if failure is None else replace(found, state_reason=failure)
+        if failure is None:
+            return found
+        fell_back = operations.hindrance(failure) if found.state in (InstanceState.STOPPED, InstanceState.SUSPENDED) else None
+        return replace(found, state_reason=str(failure), fell_back=fell_back)
 
     def protections(self, resource: ResourceId) -> Protections:
-        """
-        Google knows no protection from being stopped. An owner who switched deletion protection on has said that the
-        machine is not ours to touch, in the only way there is; unless the operator says that this means nothing here.
-        """
-        try:
-            raw = self._read(resource)
-        except CloudError as error:
-            return Protections(stop_protected=None, because=f"read deletion protection of {resource}: {error}")
-        on = self._protected(raw)
-        return Protections(stop_protected=on, because="deletionProtection is set" if on else None)
+        return self._nominated.read(resource)
+
+    def snapshots(self, resource: ResourceId, key: str) -> tuple[Snapshot, ...]:
+        return self._copies.found(resource, key)
 
     def skew(self, now: datetime) -> timedelta | None:
         return self._clients.time.skew(now)
@@ -122,31 +132,21 @@ class GcpCloud:
     # --- verbs --------------------------------------------------------------------------------------------------------
 
     def stop(self, resource: ResourceId) -> None:
-        """
-        By the numeric id, so that a new machine under an old name is never meant. What becomes of local SSDs is always
-        said where there are some: Google refuses a stop that does not say it.
-        """
-        protected, local_ssd = self._just_seen(resource)
-        if protected:
-            raise Protected(f"stop {resource}: deletion protection is on; its owner has to lift it, this product never does")
-        asked: dict[str, Any] = {"discard_local_ssd": not self._preserve} if local_ssd else {}
-        self._send("stop", resource, asked, watch_s=self._bounds.stop_s)
-
-    def start(self, resource: ResourceId) -> None:
-        """Watched for some seconds, in which a sold-out zone says so."""
-        self._send("start", resource, {}, watch_s=self._bounds.start_s)
+        self._machines.stop(resource)
 
     def hibernate(self, resource: ResourceId) -> None:
-        raise _not_here("suspend", resource)
+        """Google's word for it is suspend: memory is kept, for 60 days at most, and the machine goes."""
+        self._machines.suspend(resource)
+
+    def start(self, resource: ResourceId) -> None:
+        """Of a suspended one it is a resume."""
+        self._machines.start(resource)
 
     def terminate(self, resource: ResourceId) -> None:
-        raise _not_here("delete", resource)
+        self._machines.delete(resource)
 
     def snapshot(self, resource: ResourceId, volume: str, tags: Mapping[str, str]) -> str:
-        raise _not_here(f"snapshot {volume} of", resource)
-
-    def snapshots(self, resource: ResourceId, key: str) -> tuple[Snapshot, ...]:
-        raise _not_here("list snapshots of", resource)
+        return self._copies.begin(resource, volume, tags)
 
     def tag(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
         """
@@ -159,83 +159,19 @@ class GcpCloud:
         except ValueError as error:
             raise Refused(f"label {resource}: {error}") from error
         try:
-            self._label(resource, tags)
+            self._machines.label(resource, tags)
         except WrongState as error:
             _LOG.info("labels changed meanwhile; read and tried once more", resource=str(resource), because=str(error))
-            self._label(resource, tags)
-
-    def _label(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
-        raw = self._read(resource)
-        before = dict(raw.labels)
-        after = with_ours(before, tags)
-        if after == before:
-            return
-        client = self._asking.client("Instances", resource.account)
-        request = {
-            "project": resource.account, "zone": resource.place, "instance": resource.native, "request_id": str(uuid.uuid4()),
-            "instances_set_labels_request_resource": {"labels": after, "label_fingerprint": raw.label_fingerprint},
-        }  # fmt: skip
-        self._asking.call(f"label {resource}", lambda: client.set_labels_unary(request=request, **self._clients.once()), verb=True)
-
-    def _send(self, verb: str, resource: ResourceId, asked: dict[str, Any], watch_s: float) -> None:
-        """Returning means accepted. Raises what the operation ended with, where it already has and the machine shows it."""
-        doing = f"{verb} {resource}"
-        self._require_ours(resource)
-        client = self._asking.client("Instances", resource.account)
-        where = {"project": resource.account, "zone": resource.place, "instance": resource.native}
-        call = getattr(client, f"{verb}_unary")
-        request = {**where, **asked, "request_id": str(uuid.uuid4())}
-        operation = self._asking.call(doing, lambda: call(request=request, **self._clients.once()), verb=True, where=resource.place)
-        if str(operation.target_id) != resource.native:
-            raise AnswerLost(f"{doing}: Google's answer does not name it; read it before anything else")
-        failure = self._operations.watch(resource, verb, operation, watch_s)
-        if failure is None:
-            return
-        try:
-            raw = self._read(resource)
-        except CloudError as error:
-            raise AnswerLost(f"{doing}: {failure}; what became of it is not known: {error}", code=failure.code) from failure
-        if self._parse(raw, resource.account, resource.place).state is not _GOAL[verb]:
-            raise failure
-        _LOG.warning("operation failed, and the machine is where it should be", resource=str(resource), verb=verb, because=str(failure))
-
-    # --- one machine --------------------------------------------------------------------------------------------------
-
-    def _require_ours(self, resource: ResourceId) -> None:
-        """Raises NotFound for what these settings do not cover: an id may come from anywhere."""
-        if resource.cloud != self.name or resource.kind != "instance" or not _ZONE.match(resource.place) or not resource.native.isdigit():
-            raise NotFound(f"{resource} is not a Compute Engine instance; write it as gcp:project:us-central1-a:instance:1234567890")
-        if resource.account not in self._settings.projects:
-            raise NotFound(f"{resource} is in a project that is not listed; add it to clouds.gcp.projects")
-        if self._settings.zones and resource.place not in self._settings.zones:
-            raise NotFound(f"{resource} is in a zone that is not listed; add it to clouds.gcp.zones")
-
-    def _just_seen(self, resource: ResourceId) -> tuple[bool, bool]:
-        """Whether it is protected and has local SSDs, by a read that was asked for a moment ago; else it is read now, and not for long."""
-        seen = self._seen.pop(resource, None)
-        if seen is None or self._clock.monotonic() - seen[0] > SEEN_FOR.total_seconds():
-            self._read(resource, quickly=True)
-            seen = self._seen.pop(resource)
-        return seen[1], seen[2]
-
-    def _read(self, resource: ResourceId, *, quickly: bool = False) -> Any:
-        """The machine's message. A deleted one is NotFound at once. ``quickly``: once, since a decision waits to be carried out."""
-        self._require_ours(resource)
-        asked_s, how = self._clock.monotonic(), self._clients.once(quickly=True) if quickly else self._clients.read()
-        client = self._asking.client("Instances", resource.account)
-        request = {"project": resource.account, "zone": resource.place, "instance": resource.native}
-        answer = self._asking.call(f"read {resource}", lambda: client.get(request=request, **how))
-        raw = type(answer).pb(answer)
-        if str(raw.id) != resource.native:
-            raise NotFound(f"read {resource}: Google's answer is about {raw.id}; it is gone, or the id is wrong")
-        self._seen[resource] = (asked_s, self._protected(raw), has_local_ssd(raw))
-        return raw
-
-    def _protected(self, raw: Any) -> bool:
-        return bool(raw.deletion_protection) and self._settings.deletion_protection != "ignore"
+            self._machines.label(resource, tags)
 
     def _parse(self, raw: Any, project: str, zone: str) -> Instance:
-        return parse_instance(raw, project=project, zone=zone, types=self._learned.types, policies=self._learned.policies(project), preserve=self._preserve)
+        return parse_instance(
+            raw, project=project, zone=zone, types=self._learned.types, policies=self._learned.policies(project), preserve=self._preserve,
+            price=self._prices.of, reserved=self._nominated.reserved(project), given=self._given.get(project),
+        )  # fmt: skip
+
+    def _accelerators(self, type: str) -> tuple[tuple[str, int], ...]:
+        return self._learned.types.get(type, TypeFacts()).accelerators
 
     # --- listing ------------------------------------------------------------------------------------------------------
 
@@ -267,7 +203,16 @@ class GcpCloud:
         if not isinstance(error, CloudError):
             _LOG.error("listing not understood", project=project, error=f"{type(error).__name__}: {error}")
             return self._all_failed(project, f"the listing is not understood: {error}")
+        if isinstance(error, Denied) and error.code.lower() in SWITCHED_OFF:
+            return self._left_out(project, str(error))
         return self._all_failed(project, str(error))
+
+    def _left_out(self, project: str, why: str) -> tuple[Listed, ...]:
+        """Where the API is off there is no machine. Said once."""
+        if project not in self._said:
+            self._said.add(project)
+            _LOG.warning("project left out", project=project, because=why)
+        return tuple(replace(one, failed=None, skipped=one.failed) for one in self._all_failed(project, "Compute Engine is not switched on there"))
 
     def _all_failed(self, project: str, why: str) -> tuple[Listed, ...]:
         places = [Place(self.name, project, zone) for zone in self._places(project)] or [Place(self.name, project, NOWHERE)]
@@ -290,25 +235,41 @@ class GcpCloud:
     def _zones_of(self, project: str) -> Zones:
         client = self._asking.client("Instances", project)
         request = {"project": project, "max_results": self._page_size}
-        only = self._settings.zones
+        only, types = self._settings.zones, self._learned.types
+        repeated, doing = self._repeated.setdefault(project, Repeated()), f"list instances in gcp:{project}"
+
+        def edition() -> Hashable:
+            return len(types), self._prices.edition, self._nominated.reserved(project)
 
         def read(zone: str, raws: Iterable[Any]) -> Iterable[Instance]:
             if only and zone not in only:
                 return ()
-            self._learned.learn(project, zone, raws)
-            types, policies = self._learned.types, self._learned.policies(project)
-            return [parse_instance(raw, project=project, zone=zone, types=types, policies=policies, preserve=self._preserve) for raw in raws]
+            asked, found = parsed(zone, raws)  # first without asking: nearly always everything that machines refer to is known
+            new = {instance.type for instance in found} - types.keys()
+            if (new or asked.keys_asked) and self._learned.named(project, zone, new - {UNKNOWN_TYPE}, asked.keys_asked):
+                repeated.begin(edition())
+                _, found = parsed(zone, raws)
+            return found
+
+        def parsed(zone: str, raws: Iterable[Any]) -> tuple[learned.Asked, Sequence[Instance]]:
+            asked = learned.Asked(self._learned.policies(project))
+            more: dict[str, Any] = {
+                "preserve": self._preserve, "price": self._prices.of, "reserved": self._nominated.reserved(project), "given": self._given.get(project),
+            }  # fmt: skip
+
+            def parse(raw: Any) -> Instance:
+                return parse_instance(raw, project=project, zone=zone, types=types, policies=asked, **more)
+
+            return asked, repeated.read(zone, raws, parse)
 
         def ask() -> Zones:
             pages = client.aggregated_list(request=request, **self._clients.read()).pages
-            return zones_of((type(page).pb(page) for page in pages), read)
+            return zones_of(messages(pages, doing), read)
 
-        zones: Zones = self._asking.call(f"list instances in gcp:{project}", ask)
+        repeated.begin(edition())
+        zones: Zones = self._asking.call(doing, ask)
+        repeated.end(edition())
         return zones
-
-
-def _not_here(doing: str, resource: ResourceId) -> Unsupported:
-    return Unsupported(f"{doing} {resource}: not available on Google Cloud in this version; nothing was done. Use action = \"stop\" for its policy")
 
 
 def _listed(found: Zones, place: Place) -> Listed:

@@ -4,7 +4,7 @@ What machines refer to, and we have learnt: their types, and the kinds of their 
 A call for each type in the process's life and one for all policies of a project, never one for each machine.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Set
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from reaper import log
 from reaper.clouds.gcp.asking import Asking
 from reaper.clouds.gcp.instances import policy_key, policy_kind
+from reaper.clouds.gcp.pages import messages
 from reaper.clouds.gcp.permissions import READER, Permission
 from reaper.clouds.gcp.types import TypeFacts, by_name, parse_type
 from reaper.errors import CloudError
@@ -24,6 +25,18 @@ NEEDS = (
     Permission("compute.machineTypes.get", "compute.machineTypes.get", READER, "GPUs and local SSDs that a type brings are not known"),
     Permission("compute.resourcePolicies.list", "compute.resourcePolicies.aggregatedList", READER, "machines with a resource policy are held"),
 )
+
+class Asked(dict[str, str]):
+    """Kinds of resource policies that keep which of them were asked for."""
+
+    def __init__(self, known: Mapping[str, str]) -> None:
+        super().__init__(known)
+        self.keys_asked: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.keys_asked.add(key)
+        return super().get(key, default)
+
 
 _LOG = log.get(__name__)
 _PAGE = 500
@@ -43,24 +56,22 @@ class Learned:
         known = self._policies.get(project)
         return {} if known is None else known[1]
 
-    def learn(self, project: str, zone: str, raws: Iterable[Any]) -> None:
-        """What these instances of a zone name and we do not know yet. What cannot be read stays unknown."""
-        wanted: set[str] = set()
-        links: set[str] = set()
-        types = self.types
-        for raw in raws:
-            type_name = raw.machine_type.rpartition("/")[2]
-            if type_name and type_name not in types:
-                wanted.add(type_name)
-            if raw.resource_policies:
-                links.update(map(policy_key, raw.resource_policies))
+    def learn(self, project: str, zone: str, raw: Any) -> None:
+        """What one instance names and we do not know yet. What cannot be read stays unknown."""
+        type_name = raw.machine_type.rpartition("/")[2]
+        self.named(project, zone, {type_name} - {""}, set(map(policy_key, raw.resource_policies)))
+
+    def named(self, project: str, zone: str, types: Set[str], links: Set[str]) -> bool:
+        """The same for all that instances of a zone name. Whether anything is known now that was not, or is another thing."""
+        before, kinds = len(self.types), self.policies(project)
         now = self._clock.monotonic()
-        for type_name in sorted(wanted):
+        for type_name in sorted(types - self.types.keys()):
             asked = self._unread.get(type_name)
             if asked is None or now - asked >= UNREAD_FOR.total_seconds():
                 self._learn_type(project, zone, type_name)
         if links:
             self._learn_policies(project, links)
+        return len(self.types) != before or self.policies(project) != kinds
 
     def _learn_type(self, project: str, zone: str, type_name: str) -> None:
         told = by_name(type_name)
@@ -78,20 +89,20 @@ class Learned:
         self._unread.pop(type_name, None)
         self.types[type_name] = told
 
-    def _learn_policies(self, project: str, links: set[str]) -> None:
+    def _learn_policies(self, project: str, links: Set[str]) -> None:
         known, now = self._policies.get(project), self._clock.monotonic()
         if known is not None and now - known[0] < POLICIES_FOR.total_seconds() and links <= known[1].keys():
             return
-        request = {"project": project, "max_results": _PAGE}
+        request, doing = {"project": project, "max_results": _PAGE}, f"list resource policies in gcp:{project}"
 
         def ask() -> dict[str, str]:
             client = self._asking.client("ResourcePolicies", project)
             pages = client.aggregated_list(request=request, **self._asking.clients.read()).pages
-            raws = (raw for page in pages for scoped in type(page).pb(page).items.values() for raw in scoped.resource_policies)
+            raws = (raw for page in messages(pages, doing) for scoped in page.items.values() for raw in scoped.resource_policies)
             return {policy_key(raw.self_link): policy_kind(raw) for raw in raws}
 
         try:
-            self._policies[project] = (now, self._asking.call(f"list resource policies in gcp:{project}", ask))
+            self._policies[project] = (now, self._asking.call(doing, ask))
         except CloudError as error:
             self._policies.pop(project, None)  # what they were is no evidence of what they are
             _LOG.warning("resource policies not readable", project=project, because=str(error))

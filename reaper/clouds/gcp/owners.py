@@ -73,7 +73,11 @@ def owner(labels: Mapping[str, str], metadata: Mapping[str, str]) -> str | None:
 
 
 def _by_labels(labels: Mapping[str, str]) -> str | None:
-    best = min(((rank, key) for key in labels if (rank := _rank(key)) is not None), default=None)
+    best: tuple[int, str] | None = None
+    for key in labels:
+        rank = _rank(key)
+        if rank is not None and (best is None or (rank, key) < best):
+            best = (rank, key)
     if best is None:
         return None
     rank, key = best

@@ -6,13 +6,17 @@ zone is. Any other warning, and every scope among the unreachable ones, means th
 https://cloud.google.com/compute/docs/reference/rest/v1/instances/aggregatedList. Pure.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from reaper.errors import CloudError
 from reaper.model.kinds.instance import Instance
 
 EMPTY = "NO_RESULTS_ON_PAGE"
+
+MOST_PAGES = 1000
+"""Half a million machines of one project. A listing that is longer does not end."""
 
 
 @dataclass(slots=True)
@@ -31,6 +35,17 @@ class Zones:
         region = next((why for name, why in self.failed_regions.items() if zone.startswith(f"{name}-")), None)
         silent = None if zone in self.machines else "no page of the listing speaks of it"
         return self.failed.get(zone) or region or silent
+
+
+def messages(pages: Iterable[Any], doing: str) -> Iterator[Any]:
+    """The library's pages as bare messages. Raises CloudError where a listing leads back to where it was, or does not end."""
+    seen: set[str] = set()
+    for page in pages:
+        raw = type(page).pb(page)
+        if raw.next_page_token and (raw.next_page_token in seen or len(seen) >= MOST_PAGES):
+            raise CloudError(f"{doing}: the listing does not end, or leads back to a page that was read")
+        seen.add(raw.next_page_token)
+        yield raw
 
 
 def zones_of(pages: Iterable[Any], read: Callable[[str, Iterable[Any]], Iterable[Instance]]) -> Zones:

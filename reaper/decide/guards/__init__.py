@@ -10,6 +10,7 @@ from reaper.decide.facts import Facts
 from reaper.decide.guards import (
     blind,
     claimed,
+    disk_copies,
     eligible,
     gang,
     hibernation,
@@ -27,6 +28,7 @@ from reaper.decide.guards import (
     snoozed,
     starved,
     stop_protected,
+    suspension,
     termination,
     transition,
     young,
@@ -61,6 +63,8 @@ GUARDS: tuple[tuple[str, Rule], ...] = (
     (scarce.NAME, scarce.scarce),
     (restart_risk.NAME, restart_risk.restart_risk),
     (hibernation.NAME, hibernation.cannot_hibernate),
+    (suspension.NAME, suspension.suspension),
+    (disk_copies.NAME, disk_copies.disk_copies),
     (stop_protected.NAME, stop_protected.stop_protected),
     (termination.NAME, termination.termination_protected),
 )

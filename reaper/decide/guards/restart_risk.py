@@ -11,7 +11,7 @@ from datetime import datetime
 from reaper.decide.facts import Facts
 from reaper.decide.findings import hold, note
 from reaper.model.decision import Finding
-from reaper.model.kinds.instance import DiskKey
+from reaper.model.kinds.instance import DiskKey, Lifecycle
 
 NAME = "restart-risk"
 
@@ -41,6 +41,8 @@ def _risks(facts: Facts) -> Iterator[tuple[str, str]]:
     if facts.gpus is not None and facts.gpus >= MANY_GPUS:
         where = f" in {instance.zone}" if instance.zone is not None else ""
         yield "capacity", f"there may be no {instance.type}{where} when it is started again"
+    elif instance.lifecycle is Lifecycle.SPOT and instance.spot_stops:
+        yield "capacity", f"a spot {instance.type} starts again only where there is capacity to spare, and may be taken back at once"
     if instance.placement_group is not None:
         yield "placement", f"its start needs room in placement group {instance.placement_group}"
     if protections is not None:

@@ -18,7 +18,7 @@ def termination_protected(facts: Facts, now: datetime) -> Finding | None:
     if policy is None or wanted(policy, facts.instance) is not Action.TERMINATE or protections is None:
         return None  # without a read of protections `stop-protected` holds
     if protections.termination_protected is None:
-        return hold(NAME, "termination protection not readable", change="ec2:DescribeInstanceAttribute")
+        return hold(NAME, "termination protection not readable", change="the permission to read it")
     if protections.termination_protected:
         return hold(NAME, "termination protection is on", change="its owner switching it off; we never do")
     return None

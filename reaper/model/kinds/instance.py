@@ -13,7 +13,7 @@ class InstanceState(StrEnum):
     STOPPING = "stopping"
     STOPPED = "stopped"
     SUSPENDING = "suspending"
-    SUSPENDED = "suspended"  # memory kept: neither running nor stopped, and no start of ours
+    SUSPENDED = "suspended"  # memory kept: neither running nor stopped; a start resumes it
     TERMINATING = "terminating"
     TERMINATED = "terminated"
     UNKNOWN = "unknown"  # a word we do not know: nothing may be done about it
@@ -60,7 +60,8 @@ class Instance:
     None: not known. ``fell_back``: what a start that did not last met, by the state reason of a stopped machine. ``given``:
     what its account says of "owner", "project" and "environment" where no tag does. ``spot_stops``: whether a spot machine may
     be stopped and keeps its disks (Google's may, EC2's one-time ones may not). ``stop_saves_local``: whether a stop first
-    saves what is on its local disks, which takes long.
+    saves what is on its local disks, which takes long. ``suspends``: whether its cloud would suspend it (keep its memory and take
+    the machine away), None: not known, which is no; ``suspends_not``: why it would not.
     """
 
     id: ResourceId
@@ -95,6 +96,8 @@ class Instance:
     fell_back: Hindrance | None = None
     spot_stops: bool | None = None
     stop_saves_local: bool | None = None
+    suspends: bool | None = None
+    suspends_not: str | None = None
 
     @property
     def title(self) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from reaper.decide.guards.restart_risk import restart_risk
 from reaper.model.decision import FindingKind
-from reaper.model.kinds.instance import DiskKey, Protections
+from reaper.model.kinds.instance import DiskKey, Lifecycle, Protections
 from tests.builders import NOW, facts, gpu, instance, observation, policy, quiet
 from tests.decide.tables import check
 
@@ -19,6 +19,7 @@ def keyed(**key):
 RISKY = [
     ("address", {"instance": instance(public_address="198.51.100.7", address_kept=False)}, "198.51.100.7 changes"),
     ("capacity", {"instance": instance(type="g5.48xlarge", gpus=8, zone="eu-west-1a"), **EIGHT}, "no g5.48xlarge in eu-west-1a"),
+    ("capacity", {"instance": instance(type="g2-standard-8", lifecycle=Lifecycle.SPOT, spot_stops=True)}, "a spot g2-standard-8 starts again only where"),
     ("placement", {"instance": instance(placement_group="train")}, "room in placement group train"),
     ("key", keyed(state="Enabled", ours=True), f"needs kms:CreateGrant on {KEY}"),
     ("key", keyed(because="denied"), "is not readable: denied"),
