@@ -38,6 +38,12 @@ _ASKED: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 """Reads without a dry run: service, operation, and the least that can be asked."""
 
+_LEAST: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("describe_instances", "describe_instance_types", "describe_volumes", "describe_spot_instance_requests"), {"MaxResults": 5}),
+    "describe_snapshots": {"MaxResults": 5, "OwnerIds": ["self"]},
+}
+"""For who takes no notice of DryRun in a read: the least that can be asked."""
+
 _UNTRIED = {
     "kms:CreateGrant": "only EC2 may use it, when it starts a machine, and a dry run of that start does not try it",
     "kms:DescribeKey": "it is tried on the keys of a machine's disks, when something is about to happen to the machine",
@@ -126,7 +132,7 @@ def _ours(machine: Instance, configuration: policy.Configuration) -> bool:
 def _arguments(operation: str, machine: Instance | None) -> dict[str, Any] | None:
     """What the operation has to be asked with; None: a machine, and there is none."""
     if operation.startswith("describe_") and operation != "describe_instance_attribute":
-        return {}
+        return _LEAST.get(operation, {})
     if machine is None:
         return None
     match operation:
