@@ -19,7 +19,7 @@ AILMENTS = (
 WEDGED = "wedged"
 """A driver that reads zero for the GPUs that were loaded when it broke. Comes to many at once, with a bad release."""
 
-MODELS = {"V100": "Tesla V100-SXM2-16GB", "A10G": "NVIDIA A10G", "H100": "NVIDIA H100 80GB HBM3", "T4": "Tesla T4", "L40S": "NVIDIA L40S"}
+MODELS = {"V100": "Tesla V100-SXM2-16GB", "A10G": "NVIDIA A10G", "H100": "NVIDIA H100 80GB HBM3", "T4": "Tesla T4", "L40S": "NVIDIA L40S", "L4": "NVIDIA L4", "A100-SXM4-40GB": "NVIDIA A100-SXM4-40GB"}
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from tests.simulation.cloud import CloudWeather
 from tests.simulation.fleet import Machine
 from tests.simulation.lives import DAY, HOUR, MINUTE, Pressure, forgotten
 from tests.simulation.seats import Trap
-from tests.simulation.settings import ACCOUNTS, REGIONS
+from tests.simulation.settings import ACCOUNTS, PROJECT, REGIONS, ZONES
 from tests.simulation.truth import Track
 from tests.simulation.world import World
 
@@ -89,7 +89,7 @@ def _at_first(world: World, dice: random.Random) -> None:
         world.at(dice.uniform(0.1, 1.0) * DAY, lambda: world.edit(replace(world.settings, mode="enforce"), "enforce from now on"))
     for machine in world.machines.values():
         if "protected" in machine.quirks:
-            world.settings = replace(world.settings, protect={**world.settings.protect, f"p{machine.id.native}": ((machine.id.native,), None)})
+            world.settings = replace(world.settings, protect={**world.settings.protect, f"p{machine.id.native}": ((str(machine.id),), None)})
         if "keep-until" in machine.quirks:
             _keep_until(world, dice, machine)
 
@@ -270,7 +270,7 @@ def _protect(world: World, dice: random.Random) -> None:
     if name in protect:
         del protect[name]
     else:
-        protect[name] = ((machine.id.native,), None)
+        protect[name] = ((str(machine.id),), None)
     world.count("protection edited")
     world.edit(replace(world.settings, protect=protect), f"{'protects' if name in protect else 'no longer protects'} {machine.life} {machine.id.native}")
 
@@ -586,7 +586,8 @@ def _throttle(world: World, dice: random.Random) -> None:
 
 
 def _place_fails(world: World, dice: random.Random) -> None:
-    world.cloud.failed_until[Place("aws", dice.choice(ACCOUNTS), dice.choice(REGIONS))] = world.clock.t + dice.uniform(2 * MINUTE, 2 * HOUR)
+    place = Place("gcp", PROJECT, dice.choice(ZONES)) if world.settings.google and dice.random() < 0.4 else Place("aws", dice.choice(ACCOUNTS), dice.choice(REGIONS))
+    world.cloud.failed_until[place] = world.clock.t + dice.uniform(2 * MINUTE, 2 * HOUR)
     world.count("region fails")
 
 

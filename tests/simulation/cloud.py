@@ -104,7 +104,7 @@ class SimCloud:
 
     # --- what the daemon's calls come to ---------------------------------------------------------------------------------
 
-    def list(self, who: str) -> tuple[Listed, ...]:
+    def list(self, who: str, cloud: str) -> tuple[Listed, ...]:
         self._spend()
         now, weather = self.clock.t, self.weather
         if self.rng.random() < weather.throttled:
@@ -112,7 +112,7 @@ class SimCloud:
             raise Unreachable("the regions cannot be listed")
         lag = weather.list_lag if now < self.lag_until else 0.0
         answers = []
-        for place in sorted({_place(id) for id in self.machines}):
+        for place in sorted({_place(id) for id in self.machines if id.cloud == cloud}):
             if now < self.failed_until.get(place, 0.0):
                 answers.append(Listed(place, failed="RequestLimitExceeded"))
                 continue
@@ -184,7 +184,9 @@ class SimCloud:
         if any(now - copy.began < 15.0 for copy in self.copies if copy.shown.volume == volume):
             raise TooSoon(f"{volume} was snapshotted a moment ago", "SnapshotCreationPerVolumeRateExceeded")
         fails = self.rng.random() < self.weather.snapshots_fail
-        shown = Snapshot(f"snap-{len(self.copies) + 1}", volume, SnapshotState.PENDING, 100, True, self.clock.now(), dict(tags))
+        shown = Snapshot(
+            f"snap-{len(self.copies) + 1}", volume, SnapshotState.PENDING, 100, True, self.clock.now(), dict(tags), disk_gib=100, disk_encrypted=True,
+        )  # fmt: skip
         ends = SnapshotState.FAILED if fails else SnapshotState.COMPLETED
         self.copies.append(Copy(resource, shown, now, now + self.rng.uniform(30.0, 900.0), ends))
         if fails:
@@ -241,15 +243,14 @@ def _place(resource: ResourceId) -> Place:
 
 
 class CloudSeat:
-    """One daemon's view of the cloud, as `reaper.ports.Cloud`. ``around`` may break a call off on either side."""
+    """One daemon's view of one provider, as `reaper.ports.Cloud`. ``around`` may break a call off on either side."""
 
-    name = "aws"
-
-    def __init__(self, cloud: SimCloud, who: str, around: Callable[[str, Callable[[], object]], object], skew: Callable[[], float]) -> None:
+    def __init__(self, name: str, cloud: SimCloud, who: str, around: Callable[[str, Callable[[], object]], object], skew: Callable[[], float]) -> None:
+        self.name = name
         self._cloud, self._who, self._around, self._skew = cloud, who, around, skew
 
     def list(self) -> tuple[Listed, ...]:
-        return self._around("cloud.list", lambda: self._cloud.list(self._who))  # type: ignore[return-value]
+        return self._around("cloud.list", lambda: self._cloud.list(self._who, self.name))  # type: ignore[return-value]
 
     def get(self, resource: ResourceId) -> Instance:
         return self._around("cloud.get", lambda: self._cloud.get(self._who, resource))  # type: ignore[return-value]

@@ -9,7 +9,7 @@ from reaper.model.kinds.instance import Instance, InstanceState, Lifecycle
 from reaper.model.resource import ResourceId
 from tests.simulation.agents import MODELS, Agent
 from tests.simulation.lives import DAY, LIVES, MINUTE, USUAL, Pressure, of_one_job
-from tests.simulation.settings import ACCOUNTS, REGIONS, Hours, Settings, Terms
+from tests.simulation.settings import ACCOUNTS, PROJECT, REGIONS, ZONES, Hours, Settings, Terms
 from tests.simulation.truth import Life, Track
 
 WEATHERS = ("calm", "hiccups", "storm")
@@ -18,7 +18,8 @@ TYPES = {
     "p3.2xlarge": ("V100", 1), "g5.xlarge": ("A10G", 1), "g4dn.xlarge": ("T4", 1), "g6e.xlarge": ("L40S", 1), "p3.8xlarge": ("V100", 4),
     "g5.12xlarge": ("A10G", 4), "p5.48xlarge": ("H100", 8),
 }  # fmt: skip
-PRICES = {"p3.2xlarge": 3.06, "g5.xlarge": 1.01, "g4dn.xlarge": 0.53, "g6e.xlarge": 1.86, "p3.8xlarge": 12.24, "g5.12xlarge": 5.67, "p5.48xlarge": 55.0}
+GOOGLES = {"n1-standard-8": ("T4", 1), "g2-standard-8": ("L4", 1), "a2-highgpu-1g": ("A100-SXM4-40GB", 1), "g2-standard-24": ("L4", 2)}
+PRICES = {"n1-standard-8": 0.73, "g2-standard-8": 0.85, "a2-highgpu-1g": 3.67, "g2-standard-24": 2.0, "p3.2xlarge": 3.06, "g5.xlarge": 1.01, "g4dn.xlarge": 0.53, "g6e.xlarge": 1.86, "p3.8xlarge": 12.24, "g5.12xlarge": 5.67, "p5.48xlarge": 55.0}
 
 BASES = (datetime(2026, 3, 2, 6, tzinfo=UTC), datetime(2026, 3, 28, 18, tzinfo=UTC), datetime(2026, 10, 24, 12, tzinfo=UTC), datetime(2026, 6, 12, 15, tzinfo=UTC))
 """A Monday; the nights on which clocks change in Europe, both ways; a Friday."""
@@ -136,7 +137,7 @@ def _settings(fleet: Fleet) -> Settings:
         mode="observe" if fleet.odds("starts-observing", 0.10) else "enforce", cycle=dice.choice((60.0, 120.0, 120.0, 180.0)), policies=policies,
         claim=fleet.odds("claim", 0.15), also="exploration" if "two-policies" in fleet.focus or dice.random() < 0.3 else None,
         prices=PRICES if dice.random() < 0.7 else {"g5.xlarge": 1.01}, starts_per_minute=dice.choice((1, 2, 5)),
-        breaker=fleet.odds("wedge", 0.5), verbs=("stop", "start", "snapshot", "terminate"),
+        breaker=fleet.odds("wedge", 0.5), google=fleet.odds("google", 0.4), verbs=("stop", "start", "snapshot", "terminate"),
     )  # fmt: skip
     tight = fleet.odds("budget", 0.25)
     return replace(
@@ -153,12 +154,16 @@ def _gang(fleet: Fleet, name: str, size: int) -> None:
     """Machines of one job, wherever in one account: a tag's value means nothing across accounts."""
     policy = fleet.dice.choice(("training", "exploration"))
     lead = fleet.dice.randrange(1 << 30)
-    type_ = fleet.dice.choice(("p3.2xlarge", "g5.xlarge"))
-    account = fleet.dice.choice(ACCOUNTS)
+    account = PROJECT if fleet.settings.google and fleet.dice.random() < 0.4 else fleet.dice.choice(ACCOUNTS)
+    type_ = fleet.dice.choice(("n1-standard-8", "g2-standard-8") if account == PROJECT else ("p3.2xlarge", "g5.xlarge"))
     for rank in range(size):
         pressure = _pressure(fleet.settings.policies[policy])
         life = of_one_job(random.Random(lead), pressure, 1, rank, size)
         _add(fleet, name, (policy, type_, life), account)
+
+
+def _silicon(type_: str) -> tuple[str, int]:
+    return GOOGLES[type_] if type_ in GOOGLES else TYPES[type_]
 
 
 def _pressure(terms: Terms) -> Pressure:
@@ -171,14 +176,17 @@ def _add(fleet: Fleet, group: str | None, given: tuple[str, str, Life] | None, a
     policy = dice.choices(("exploration", "training", "evaluation", "serving", "watched", "nobody's"), (40, 30, 20, 3, 4, 3))[0]
     if quirks & {"two-policies"}:
         policy = "exploration"
-    type_ = "p5.48xlarge" if "scarce" in quirks else dice.choices(list(TYPES)[:6], (6, 6, 3, 3, 1, 1))[0]
-    model, gpus = TYPES[type_]
-    id = ResourceId("aws", account or dice.choices(ACCOUNTS, (4, 1))[0], dice.choices(REGIONS, (3, 1))[0], "instance", f"i-{fleet.seed % 4096:03x}{n:05x}")
+    google = account == PROJECT or (account is None and fleet.settings.google and not quirks & {"scarce", "spot"} and dice.random() < 0.4)
+    type_ = dice.choice(list(GOOGLES)) if google else "p5.48xlarge" if "scarce" in quirks else dice.choices(list(TYPES)[:6], (6, 6, 3, 3, 1, 1))[0]
+    model, gpus = _silicon(type_)
+    native = f"9{fleet.seed % 4096:04d}{n:05d}" if google else f"i-{fleet.seed % 4096:03x}{n:05x}"
+    home = ("gcp", PROJECT, dice.choices(ZONES, (3, 1))[0]) if google else ("aws", account or dice.choices(ACCOUNTS, (4, 1))[0], dice.choices(REGIONS, (3, 1))[0])
+    id = ResourceId(*home, "instance", native)
     life_name = dice.choices(list(USUAL), [9 if name in fleet.focus else usual if not fleet.focus & USUAL.keys() else 0.3 for name, usual in USUAL.items()])[0]
     dice_of_life = random.Random(f"life {fleet.seed} {n}")
     if given is not None:
         policy, type_, life = given
-        model, gpus = TYPES[type_]
+        model, gpus = _silicon(type_)
         life_name = "gang"
     else:
         terms = fleet.settings.policies.get(policy, fleet.settings.policies["exploration"])
@@ -212,7 +220,7 @@ def _add(fleet: Fleet, group: str | None, given: tuple[str, str, Life] | None, a
             lifecycle=Lifecycle.SPOT if "spot" in quirks else Lifecycle.CAPACITY_BLOCK if "capacity-block" in quirks else Lifecycle.ON_DEMAND, local_store="local-disk" in quirks,
             local_disks=agent.local_disks if agent is not None and "local-disk" in quirks else None,
             managed_by="auto scaling group train-a" if "managed" in quirks else None, volumes=tuple(f"vol-{n}{disk}" for disk in "abc"[: dice.choice((1, 1, 2, 3))]), interfaces=(f"eni-{n}",),
-            hibernation="hibernates" in quirks, reservation="cr-1" if "reserved" in quirks else None,
+            hibernation=None if google else "hibernates" in quirks, reservation="cr-1" if "reserved" in quirks else None,
         )  # fmt: skip
     )
     fleet.machines.append(Machine(id, track, agent, policy, life_name, quirks, owner, group))

@@ -329,13 +329,13 @@ class Shields:
     def see(self, t: float, force: Settings) -> None:
         for name, (ids, _) in force.protect.items():
             for native in ids:
-                machine = next((m for m in self.world.machines.values() if m.id.native == native), None)
+                machine = next((m for m in self.world.machines.values() if str(m.id) == native), None)
                 if machine is not None:
                     self.seen.setdefault((machine.id, name), [t, t])[1] = t
 
     def protecting(self, machine: Machine, now: float, settings: Settings) -> str | None:
         for name, (ids, _) in settings.protect.items():
-            if machine.id.native in ids:
+            if str(machine.id) in ids:
                 return f"it is protected by {name}"
         for (id, name), (_, last) in self.seen.items():
             if id == machine.id and now - last < rules.GRACE - MINUTE and self._done_after(last):

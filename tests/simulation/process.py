@@ -112,7 +112,9 @@ def start(world: Any, name: str, true: SimClock, cloud: SimCloud, store: Any, me
     watch.rebuild(seat, clock.now())
     announcer = Announcer({"log": Channel("log", world), "team": Channel("team", world)})
     skew = lambda: clock.off  # noqa: E731 - nothing to name
-    cycle = Cycle(seat, watch, {"aws": CloudSeat(cloud, name, around, skew)}, announcer, board, clock, FileBrake(state))
+    providers = ("aws", "gcp") if world.settings.google else ("aws",)
+    clouds = {provider: CloudSeat(provider, cloud, name, around, skew) for provider in providers}
+    cycle = Cycle(seat, watch, clouds, announcer, board, clock, FileBrake(state))
     leader = Leader(seat, clock, max(3 * configuration.cycle, timedelta(seconds=30)))
     metrics: Any = Silent()
     daemon = Daemon(seat, watch, cycle, leader, clock, paper, metrics, Mode.ENFORCE)

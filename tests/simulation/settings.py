@@ -6,6 +6,8 @@ from zoneinfo import ZoneInfo
 
 ACCOUNTS = ("111122223333", "444455556666")
 REGIONS = ("eu-west-1", "us-east-1")
+PROJECT = "sim-research"
+ZONES = ("europe-west4-a", "us-central1-b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Settings:
     cycle: float = 60.0
     policies: dict[str, Terms] = field(default_factory=dict)
     protect: dict[str, tuple[tuple[str, ...], str | None]] = field(default_factory=dict)
+    google: bool = False  # a project of Google Cloud is watched as well
     claim: bool = False
     verbs: tuple[str, ...] = ("stop", "start")
     per_hour: int | None = None
@@ -82,6 +85,7 @@ class Settings:
         lines = [
             "schema = 1", 'name = "sim"', f'mode = "{self.mode}"', f'cycle = "{self.cycle:.0f}s"',
             "[clouds.aws]", f"accounts = {_list(ACCOUNTS)}", 'role = "idle-reaper"', f"regions = {_list(REGIONS)}",
+            *(("[clouds.gcp]", f'projects = ["{PROJECT}"]', 'price_list = "off"') if self.google else ()),
             "[gang]", 'same = ["tag:job-group", "placement-group"]',
             "[scope]", 'tags = { team = ["ml"] }', f"verbs = {_list(self.verbs)}",
         ]  # fmt: skip

@@ -135,9 +135,13 @@ def _snapshot(raw: Any, disk: Any) -> Snapshot:
         if why is not None:
             state = SnapshotState.FAILED
             _LOG.warning("snapshot does not count", snapshot=raw.name, because=why)
+    volume, written = _volume(raw), f"{OWN_TAG_PREFIX}disk"
+    if tags.get(written) == volume.rpartition("/")[2]:
+        tags[written] = volume  # a label has no room for a region, and its number tells which disk it is of
     return Snapshot(
-        id=raw.name, volume=_volume(raw), state=state, size_gib=int(raw.disk_size_gb) or None, encrypted=True,  # Google encrypts whatever it stores
-        started_at=_moment(raw.creation_timestamp), tags=tags,
+        id=raw.name, volume=volume, state=state, size_gib=int(raw.disk_size_gb) or None, encrypted=True,  # Google encrypts whatever it stores
+        started_at=_moment(raw.creation_timestamp), tags=tags, disk_gib=None if disk is None else int(disk.size_gb) or None,
+        disk_encrypted=None if disk is None else True,
     )  # fmt: skip
 
 
