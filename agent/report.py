@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
@@ -230,6 +231,57 @@ class Person(Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class AtWork(Value):
+    """
+    One session, kernel, editor or job of a person, found by its tree of processes; GPU or not.
+
+    ``kind``: by which door it came ("ssh", "console", "tmux", "screen", "terminal", "kernel", "editor", "cron", "container",
+    "background", "desktop"). ``name``: of its program in the foreground, else of the busiest. ``idle_s``: at the window's end, since
+    somebody last typed into its terminal. ``cpu_cores`` and ``io_bytes_per_s`` (read and written by calls) of the tree over the
+    time it was looked at. ``busy``: of a kernel, whether it ran a cell at some look, ``busy_s`` for how long by now.
+    """
+
+    kind: str
+    user: Optional[str] = None
+    uid: Optional[int] = None
+    name: Optional[str] = None
+    idle_s: Optional[float] = None
+    cpu_cores: Optional[float] = None
+    io_bytes_per_s: Optional[float] = None
+    busy: Optional[bool] = None
+    busy_s: Optional[float] = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Presence(Value):
+    """
+    Who works here. ``at_work``: what shows the most work first. ``unread``: what could not be seen, in words for people;
+    as long as there is such, "nobody works" is not known.
+    """
+
+    at_work: Tuple[AtWork, ...] = ()
+    unread: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Links(Value):
+    """
+    Established connections of the processes that hold GPUs (with who started them and whom they started) to other machines.
+
+    ``addresses``: the machine's own, ``peers``: theirs; as text, IPv4 as such. ``whole``: all of those processes could be
+    read, and nothing was left out. ``ranks`` (of these processes), ``world_size`` and ``master`` (an address) as the job's own
+    environment names them. Of the environment nothing else is sent.
+    """
+
+    whole: bool
+    addresses: Tuple[str, ...] = ()
+    peers: Tuple[str, ...] = ()
+    ranks: Tuple[int, ...] = ()
+    world_size: Optional[int] = None
+    master: Optional[str] = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Lost(Value):
     """
     GPU work that the end of an earlier boot interrupted, told at the next one; the reaper knows which stop was its own.
@@ -277,7 +329,7 @@ class Host(Value):
 @dataclass(frozen=True, eq=False, repr=False)
 class Report(Value):
     """
-    One report window of one host.
+    One report window of one host. ``presence`` None: an agent that does not look; ``links`` None: no process holds a GPU, or so.
 
     ``seq`` is the boot clock's milliseconds at the window's end, so it grows across
     restarts of the agent; duplicates are found by (resource, boot_id, seq).
@@ -305,6 +357,8 @@ class Report(Value):
     hooks: Optional[Hooks] = None
     keep: Optional[Keep] = None
     host: Optional[Host] = None
+    presence: Optional[Presence] = None
+    links: Optional[Links] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -409,6 +463,24 @@ def _resource(value: Any, path: str) -> str:
     return text
 
 
+def is_address(text: str) -> bool:
+    """Whether this is an IPv4 or IPv6 address as the sockets write it. (The module made for that costs a megabyte.)"""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, text)
+        except (OSError, ValueError):
+            continue
+        return True
+    return False
+
+
+def _address(value: Any, path: str) -> str:
+    text = _text(value, path)
+    if not is_address(text):
+        raise _Bad(path, "is not an address", "write it as 10.0.0.5 or fd00::5")
+    return text
+
+
 def _flag(value: Any, path: str) -> bool:
     if not isinstance(value, bool):
         raise _Bad(path, "must be true or false, not %s" % _kind(value))
@@ -494,6 +566,23 @@ _DISK = _object(
     ("device", "use"),
 )
 _PERSON = _object(Person, {"user": _text, "uid": _whole(0, 2**32 - 1), "how": _text, "idle_s": _SECONDS}, ("user",))
+_AT_WORK = _object(
+    AtWork,
+    {
+        "kind": _text, "user": _text, "uid": _whole(0, 2**32 - 1), "name": _text, "idle_s": _SECONDS, "cpu_cores": _number(0.0, 1e5),
+        "io_bytes_per_s": _RATE, "busy": _flag, "busy_s": _SECONDS,
+    },
+    ("kind",),
+)  # fmt: skip
+_PRESENCE = _object(Presence, {"at_work": _list_of(_AT_WORK), "unread": _list_of(_text)}, ())
+_LINKS = _object(
+    Links,
+    {
+        "whole": _flag, "addresses": _list_of(_address), "peers": _list_of(_address), "ranks": _list_of(_COUNT), "world_size": _COUNT,
+        "master": _address,
+    },
+    ("whole",),
+)  # fmt: skip
 _LOST = _object(Lost, {"boot_id": _text, "because": _text, "peak_ratio": _RATIO}, ("boot_id", "because"))
 _HOOKS = _object(Hooks, {"installed": _flag, "outcome": _text}, ("installed",))
 _KEEP = _object(Keep, {"for_s": _number(1.0, _FOREVER_S), "reason": _text, "who": _text}, ("for_s",))
@@ -512,6 +601,7 @@ _REPORT = _object(
         "window_s": _number(0.1, _MOST_WINDOW_S), "age_s": _SECONDS, "sampler": _SAMPLER, "sent_at": _text,
         "expected_gpus": _whole(0, 1024), "totals": _TOTALS, "gpus": _list_of(_GPU), "jobs": _list_of(_JOB),
         "loader": _list_of(_LOADER), "disks": _list_of(_DISK), "people": _list_of(_PERSON), "lost": _LOST, "hooks": _HOOKS, "keep": _KEEP, "host": _HOST,
+        "presence": _PRESENCE, "links": _LINKS,
     },
     ("v", "resource", "boot_id", "up_s", "seq", "window_s", "age_s", "sampler"),
 )  # fmt: skip
