@@ -21,6 +21,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 
+from reaper.decide import at_work
 from reaper.model.signal import GpuWindow, Limits, Observation, Quiet, Signal
 
 PERIOD_S = 60.0
@@ -302,14 +303,19 @@ def _below(limits: Limits) -> dict[Signal, float]:
         Signal.NET: limits.net_bytes_per_s,
         Signal.WAIT: limits.wait,
         Signal.TREE_CPU: limits.cpu,
+        Signal.PEOPLE: 1.0,
+        Signal.WORK_CPU: limits.cpu,
+        Signal.WORK_IO: limits.disk_bytes_per_s,
     }
     return {signal: math.nextafter(limit, -1.0) for signal, limit in strict.items()}
 
 
 def _quantised(signal: Signal, value: float) -> float:
     match signal:
-        case Signal.CPU | Signal.WAIT:
+        case Signal.CPU | Signal.WAIT | Signal.PEOPLE:
             return _up_to(value, 0.01)
+        case Signal.WORK_CPU:
+            return _up_to(value, 0.01 if value < 1.0 else 0.1)
         case Signal.TREE_CPU:
             return _up_to(value, 0.05)
         case _:
@@ -347,6 +353,7 @@ def _host_known(seen: Observation) -> dict[Signal, bool]:
         Signal.NET: seen.net_bytes_per_s is not None,
         Signal.WAIT: waits,
         Signal.TREE_CPU: cpus,
+        **at_work.known(seen),
     }
 
 
@@ -359,7 +366,7 @@ def _host_values(seen: Observation) -> dict[Signal, float]:
         Signal.WAIT: max((waited for tree in trees if (waited := tree.waited) is not None), default=None),
         Signal.TREE_CPU: max((tree.cpu_cores for tree in trees if tree.cpu_cores is not None), default=None),
     }
-    return {signal: value for signal, value in values.items() if value is not None}
+    return {**at_work.values(seen), **{signal: value for signal, value in values.items() if value is not None}}
 
 
 def in_order(windows: Iterable[Observation]) -> list[Observation]:
