@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import TypeVar
 
+from reaper.decide.links import Told
 from reaper.decide.windows import HORIZON, Fold, IdleClock, in_order
 from reaper.model.resource import ResourceId
 from reaper.model.signal import Limits, Observation, Quiet, Voice
@@ -27,13 +28,14 @@ _FOLLOWED = 20
 class _Machine:
     """``stale``: the fold lacks something that the store has. ``changes`` counts, so that a fold made aside can tell it is old."""
 
-    __slots__ = ("changes", "clock", "latest_at", "newest", "stale", "verified")
+    __slots__ = ("changes", "clock", "latest_at", "links", "newest", "stale", "verified")
 
     def __init__(self) -> None:
         self.clock = IdleClock()
         self.newest: Observation | None = None
         self.verified: Observation | None = None
         self.latest_at: datetime | None = None  # the latest end of any window
+        self.links: Told | None = None  # of machines that ever told of a connection, and of those that could deny one
         self.stale = False
         self.changes = 0
 
@@ -51,6 +53,9 @@ class _Machine:
         """The next one in order. False: the clock did not take it."""
         self._reach(seen)
         self.newest = seen
+        if self.links is not None or seen.links is not None or seen.presence is not None:
+            self.links = self.links or Told()
+            self.links.add(seen)
         if seen.verified:
             self.verified = seen
         return self.clock.add(seen) in (Fold.ADDED, Fold.RESTARTED)
@@ -206,6 +211,13 @@ class Watch:
 
     def newest_verified(self, resource: ResourceId) -> Observation | None:
         return self._ask(resource, lambda machine: machine.verified)
+
+    def links(self) -> dict[ResourceId, Told]:
+        """What each machine told of its connections, of those whose agents look for them."""
+        with self._lock:
+            asked = list(self._machines)
+        told = {resource: self._ask(resource, lambda machine: machine.links) for resource in asked}
+        return {resource: links for resource, links in told.items() if links is not None}
 
     def peek(self, resource: ResourceId) -> Observation | None:
         """The newest window as far as it is folded, without asking the store; it may have been distrusted since."""

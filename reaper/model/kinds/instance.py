@@ -60,7 +60,7 @@ class Instance:
     None: not known. ``fell_back``: what a start that did not last met, by the state reason of a stopped machine. ``given``:
     what its account says of "owner", "project" and "environment" where no tag does. ``spot_stops``: whether a spot machine may
     be stopped and keeps its disks (Google's may, EC2's one-time ones may not). ``stop_saves_local``: whether a stop first
-    saves what is on its local disks, which takes long.
+    saves what is on its local disks, which takes long. ``private_addresses``: those by which other machines reach it.
     """
 
     id: ResourceId
@@ -95,6 +95,7 @@ class Instance:
     fell_back: Hindrance | None = None
     spot_stops: bool | None = None
     stop_saves_local: bool | None = None
+    private_addresses: tuple[str, ...] | None = None
 
     @property
     def title(self) -> str:
