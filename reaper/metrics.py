@@ -46,6 +46,15 @@ class Starved:
 
 
 @dataclass(frozen=True, slots=True)
+class Unused:
+    """GPUs that nobody uses on a machine that works. ``usd_per_day``: their part of its price; None: no price is known."""
+
+    policy: str
+    gpus: int
+    usd_per_day: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FleetSummary:
     """
     What one cycle found. Whatever is not known is left out, never 0.
@@ -63,6 +72,7 @@ class FleetSummary:
     breaker_open: bool | None = None
     breaker_blocked: int | None = None
     starved: Sequence[Starved] = ()
+    unused: Sequence[Unused] = ()
 
 
 class Metrics:
@@ -246,6 +256,7 @@ class _FleetCollector(Collector):
             yield GaugeMetricFamily("reaper_report_age_max_seconds", "Age of the most silent agent's newest report.", value=max(fleet.report_ages))
             yield GaugeMetricFamily("reaper_report_age_median_seconds", "Median age of the agents' newest reports.", value=median(fleet.report_ages))
         yield from _starved(fleet.starved)
+        yield from _unused(fleet.unused)
         budget = GaugeMetricFamily("reaper_budget_left", "What is left of each limited budget.", labels=("action", "window"))
         for (action, window), left in fleet.budget_left.items():
             budget.add_metric((action, window), left)
@@ -269,3 +280,20 @@ def _starved(starved: Sequence[Starved]) -> Iterator[Metric]:
         if known:
             cost.add_metric((policy,), sum(known))
     yield from (machines, cost, unpriced)
+
+
+def _unused(unused: Sequence[Unused]) -> Iterator[Metric]:
+    """By policy, as the starved ones."""
+    gpus = GaugeMetricFamily("reaper_idle_gpus", "GPUs that nobody uses, on machines that work on others.", labels=("policy",))
+    machines = GaugeMetricFamily("reaper_idle_gpu_machines", "Machines that work on some of their GPUs only.", labels=("policy",))
+    cost = GaugeMetricFamily("reaper_idle_gpu_usd_per_day", "What those GPUs cost, of machines with a known price.", labels=("policy",))
+    unpriced = GaugeMetricFamily("reaper_idle_gpu_unpriced_machines", "Those of the machines without a known price.", labels=("policy",))
+    for policy in sorted({one.policy for one in unused}):
+        those = [one for one in unused if one.policy == policy]
+        known = [one.usd_per_day for one in those if one.usd_per_day is not None]
+        gpus.add_metric((policy,), sum(one.gpus for one in those))
+        machines.add_metric((policy,), len(those))
+        unpriced.add_metric((policy,), len(those) - len(known))
+        if known:
+            cost.add_metric((policy,), sum(known))
+    yield from (gpus, machines, cost, unpriced)

@@ -39,7 +39,7 @@ class Told:
         self.until = max(self.until or seen.ended_at, seen.ended_at)
         self.denies = seen.verified and (links.whole if links is not None else _holds_nothing(seen))
         if links is not None:
-            self.named |= dict.fromkeys(links.named, seen.ended_at)
+            self.named = {**self.named, **dict.fromkeys(links.named, seen.ended_at)}  # a new one: others may be reading the old
             if seen.verified and links.addresses:
                 self.addresses = links.addresses
         if self.named:

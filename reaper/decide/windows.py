@@ -62,6 +62,10 @@ class Track:
         self._lost_sums = array("d")
         self.lost = 0.0
 
+    @property
+    def born(self) -> float:
+        return self._born
+
     def push(self, end: float, peak: float) -> None:
         ends, falls = self._ends, self.falls
         while falls and falls[-1] >= -peak:
@@ -260,6 +264,24 @@ class IdleClock:
             host_covered={span: self._least("", self._host, span) for span in wanted},
             last_busy=last_busy,
         )
+
+    def quiet_gpus(self, limit: float) -> dict[str, datetime] | None:
+        """
+        Since when each GPU that the newest verified window could read has been at or below ``limit``, by UUID; above it in that
+        window: not in it. None: no verified window in this stretch.
+        """
+        if self._until is None or self._newest is None:
+            return None
+        found: dict[str, datetime] = {}
+        for gpu in self._newest.gpus:
+            track = self._gpus.get(gpu.uuid)
+            if track is None or gpu.peak is None or not gpu.covered_s:
+                continue
+            step = track.last_above(limit)
+            since = max(step[0] if step is not None else self._began, track.born)
+            if since < self._until:
+                found[gpu.uuid] = self._newest.ended_at - timedelta(seconds=self._until - since)
+        return found
 
     def _last_busy(self, limits: Limits) -> tuple[float, tuple[Signal, float] | None]:
         """The end of the newest window that was busy by one signal, and that signal's peak; the stretch's begin if none was."""

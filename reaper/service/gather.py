@@ -76,7 +76,7 @@ class Gathering:
         self._watch = watch
         self._inventory = inventory
         self._instances = dict(inventory.instances)
-        self._linked = pairs(self.instances, watch.links())
+        self._linked = self._connected()
         self._gangs = self._together()
         self._stale_after = max(3 * configuration.cycle, timedelta(minutes=2))
         self._policies: dict[ResourceId, tuple[Policy, ...]] = {}
@@ -97,6 +97,10 @@ class Gathering:
 
     def _together(self) -> Gangs:
         return Gangs((instance for instance, _ in self._instances.values()), self.configuration.gang_same, sorted(self._linked))
+
+    def _connected(self) -> frozenset[tuple[ResourceId, ResourceId]]:
+        asked = [instance for instance in self.instances if instance.state.counts and instance.gpus != 0]
+        return pairs(asked, self._watch.links(instance.id for instance in asked))
 
     @property
     def instances(self) -> Iterable[Instance]:
@@ -121,7 +125,7 @@ class Gathering:
         gang = self._gangs.of(resource)
         self._watch.catch_up_on(store, (resource, *(self.gang_members(gang) if gang is not None else ())), now)
         self._members.clear()
-        linked = pairs(self.instances, self._watch.links())
+        linked = self._connected()
         if linked != self._linked:
             self._linked = linked
             self._gangs = self._together()

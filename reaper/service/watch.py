@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import TypeVar
 
-from reaper.decide.links import Told
+from reaper.decide.links import REMEMBERED, Told
 from reaper.decide.windows import HORIZON, Fold, IdleClock, in_order
 from reaper.model.resource import ResourceId
 from reaper.model.signal import Limits, Observation, Quiet, Voice
@@ -20,6 +20,8 @@ from reaper.ports import Store
 _Answer = TypeVar("_Answer")
 
 _SWEEP_EVERY = timedelta(hours=1)
+
+_SOME_MORE = timedelta(minutes=5)
 
 _FOLLOWED = 20
 """Windows of one machine that are read one after the other; of more, a whole new fold is no dearer."""
@@ -205,6 +207,10 @@ class Watch:
         """The idle clock's answer (see `IdleClock.quiet`); None: no verified window in its present stretch, or none at all."""
         return self._ask(resource, lambda machine: machine.clock.quiet(limits, spans, served=served))
 
+    def quiet_gpus(self, resource: ResourceId, limit: float) -> dict[str, datetime] | None:
+        """See `IdleClock.quiet_gpus`."""
+        return self._ask(resource, lambda machine: machine.clock.quiet_gpus(limit))
+
     def newest(self, resource: ResourceId) -> Observation | None:
         """The newest window of any voice within the horizon."""
         return self._ask(resource, lambda machine: machine.newest)
@@ -212,12 +218,28 @@ class Watch:
     def newest_verified(self, resource: ResourceId) -> Observation | None:
         return self._ask(resource, lambda machine: machine.verified)
 
-    def links(self) -> dict[ResourceId, Told]:
-        """What each machine told of its connections, of those whose agents look for them."""
+    def links(self, resources: Iterable[ResourceId]) -> dict[ResourceId, Told]:
+        """
+        What each machine told of its connections, of those whose agents look for them. Of one that is not folded only the
+        last windows are read, since more is not remembered: a command that explains one machine asks for all of them.
+        """
+        found: dict[ResourceId, Told] = {}
+        unfolded: list[tuple[ResourceId, datetime]] = []
         with self._lock:
-            asked = list(self._machines)
-        told = {resource: self._ask(resource, lambda machine: machine.links) for resource in asked}
-        return {resource: links for resource, links in told.items() if links is not None}
+            store = self._store
+            for resource in resources:
+                machine = self._machines.get(resource)
+                if machine is not None and machine.stale and store is not None and machine.latest_at is not None:
+                    unfolded.append((resource, machine.latest_at))
+                elif machine is not None and machine.links is not None:
+                    found[resource] = machine.links
+        for resource, latest_at in unfolded:
+            assert store is not None
+            told = Told()
+            for seen in in_order(store.observations(latest_at - REMEMBERED - _SOME_MORE, resource)):
+                told.add(seen)
+            found[resource] = told
+        return found
 
     def peek(self, resource: ResourceId) -> Observation | None:
         """The newest window as far as it is folded, without asking the store; it may have been distrusted since."""
