@@ -213,15 +213,15 @@ def _master(values: Mapping[str, str]) -> Optional[str]:
 
 def address_of(hexadecimal: str) -> Optional[str]:
     """An address of /proc/net/tcp or tcp6: words of 32 bits in the machine's own order. One that IPv6 only carries is told as IPv4."""
+    if len(hexadecimal) not in (8, 32):
+        return None
     try:
         raw = b"".join(struct.pack("=I", int(hexadecimal[at : at + 8], 16)) for at in range(0, len(hexadecimal), 8))
-        if len(raw) == 4:
-            return socket.inet_ntop(socket.AF_INET, raw)
-        if len(raw) == 16:
-            return socket.inet_ntop(socket.AF_INET, raw[12:]) if raw[:12] == b"\0" * 10 + b"\xff\xff" else socket.inet_ntop(socket.AF_INET6, raw)
     except ValueError:
         return None
-    return None
+    if len(raw) == 4:
+        return socket.inet_ntop(socket.AF_INET, raw)
+    return socket.inet_ntop(socket.AF_INET, raw[12:]) if raw[:12] == b"\0" * 10 + b"\xff\xff" else socket.inet_ntop(socket.AF_INET6, raw)
 
 
 def _is_private(address: str) -> bool:
