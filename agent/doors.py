@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from typing import Mapping, Optional, Tuple
 
-SSH, CONSOLE, DESKTOP, TMUX, SCREEN, CRON, NOTEBOOK, CONTAINER = "ssh", "console", "desktop", "tmux", "screen", "cron", "notebook", "container"
+SSH, CONSOLE, DESKTOP, TMUX, SCREEN, CRON, SETUP = "ssh", "console", "desktop", "tmux", "screen", "cron", "setup"
+NOTEBOOK, CONTAINER = "notebook", "container"
 KERNEL, EDITOR, TERMINAL, BACKGROUND = "kernel", "editor", "terminal", "background"
 
 _DOORS: Mapping[str, str] = {
@@ -20,6 +21,7 @@ _DOORS: Mapping[str, str] = {
     **dict.fromkeys(("gdm-session-wor", "lightdm", "sddm-helper", "xrdp-sesman", "Xvnc", "Xtigervnc", "vncserver"), DESKTOP),
     **dict.fromkeys(("screen", "SCREEN", "zellij", "dtach", "abduco"), SCREEN),
     **dict.fromkeys(("cron", "crond", "CRON", "CROND", "fcron", "anacron", "atd", "ssm-document-wo"), CRON),
+    **dict.fromkeys(("cloud-init", "google_metadata", "ec2-user-data"), SETUP),
     **dict.fromkeys(("conmon", "docker-init", "lxc-start"), CONTAINER),
 }
 _BEGINNINGS = (("tmux", TMUX), ("containerd-shim", CONTAINER), ("jupyter", NOTEBOOK), ("rstudio-server", NOTEBOOK), ("rserver", NOTEBOOK))
@@ -33,6 +35,7 @@ _MAY_BE_EITHER = re.compile(r"^(python|pypy|ipython|ipykernel|xpython|node|MainT
 _KERNELS = re.compile(r"(^|[/ .])(ipykernel|ipykernel_launcher|ipython-kernel|IRkernel|IJulia|xpython|xr|xcpp|bash_kernel|metakernel|julia_kernel|colab_kernel_launcher)\b")
 _CONNECTED = re.compile(r"(^|/)kernel-[0-9A-Za-z._-]+\.json$|connection_file")
 _EDITORS = re.compile(r"(vscode-server|code-server|cursor-server|windsurf-server|openvscode|/server-main\.js|--type=extensionHost|bootstrap-fork)")
+_ON_THE_SPOT = re.compile(r"/run-[a-z]*[0-9a-f]+\.(service|scope)")
 _SERVERS = re.compile(r"(^|/)(jupyter(hub)?([-_][a-z]+)?|jupyterlab|notebook)$")
 
 
@@ -58,6 +61,11 @@ def kind_of_command(words: Tuple[str, ...]) -> Optional[str]:
         return EDITOR
     beginning = words[:4]
     return NOTEBOOK if any(_SERVERS.search(word) for word in beginning) else None
+
+
+def is_left_by_somebody(group: str) -> bool:
+    """Of a control group: a login's, or a unit that somebody made on the spot (`systemd-run`)."""
+    return "/user.slice/" in group or _ON_THE_SPOT.search(group) is not None
 
 
 def is_regular(uid: int) -> bool:

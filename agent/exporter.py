@@ -25,7 +25,7 @@ PREFIX = "reaper_agent_"
 MOST_WINDOWS = 3  # after so many a report is no longer what is
 _WITHIN_S = 5.0
 
-_KINDS = frozenset(("ssh", "console", "desktop", "tmux", "screen", "cron", "container", "kernel", "editor", "terminal", "background"))
+_KINDS = frozenset(("ssh", "console", "desktop", "tmux", "screen", "cron", "setup", "container", "kernel", "editor", "terminal", "background"))
 
 _Labels = Tuple[Tuple[str, str], ...]
 

@@ -163,7 +163,7 @@ class Presence:
         unread: List[str], after: Dict[int, _Before],
     ) -> Optional[AtWorkReading]:  # fmt: skip
         who = (head.pid, head.born)
-        since = (self._looked_s or 0.0) * self._procs.ticks_per_s
+        since = self._looked_s * self._procs.ticks_per_s if self._looked_s is not None else float("inf")
         own = all_now = all_before = 0
         bytes_: Optional[int] = 0
         known = for_s is not None

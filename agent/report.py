@@ -235,7 +235,7 @@ class AtWork(Value):
     """
     One session, kernel, editor or job of a person, found by its tree of processes; GPU or not.
 
-    ``kind``: by which door it came ("ssh", "console", "tmux", "screen", "terminal", "kernel", "editor", "cron", "container",
+    ``kind``: by which door it came ("ssh", "console", "tmux", "screen", "terminal", "kernel", "editor", "cron", "setup", "container",
     "background", "desktop"). ``name``: of its program in the foreground, else of the busiest. ``idle_s``: at the window's end, since
     somebody last typed into its terminal. ``cpu_cores`` and ``io_bytes_per_s`` (read and written by calls) of the tree over the
     time it was looked at. ``busy``: of a kernel, whether it ran a cell at some look, ``busy_s`` for how long by now.

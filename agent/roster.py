@@ -122,4 +122,4 @@ class Roster:
         uid = self._procs.uid(pid)
         if uid is not None and doors.is_regular(uid):
             return True
-        return "/user.slice/" in (self._procs.text("%d/cgroup" % pid) or "")
+        return doors.is_left_by_somebody(self._procs.text("%d/cgroup" % pid) or "")

@@ -234,9 +234,9 @@ def test_work_that_outlives_its_login_is_still_somebodys(seen: Seen) -> None:
     ("uid", "cgroup", "expected"),
     [
         (1000, "/user.slice/user-1000.slice/session-3.scope", ["background"]), (0, "/user.slice/user-0.slice/session-9.scope", ["background"]),
-        (1000, SERVICE, ["background"]), (0, SERVICE, []), (990, SERVICE, []), (65534, SERVICE, []), (61184, SERVICE, []), (200_000, "/", ["background"]),
+        (1000, SERVICE, ["background"]), (0, "/system.slice/run-u17.service", ["background"]), (0, "/system.slice/run-r0a1b.scope", ["background"]), (0, SERVICE, []), (990, SERVICE, []), (65534, SERVICE, []), (61184, SERVICE, []), (200_000, "/", ["background"]),
     ],
-    ids=["a person's", "root's login", "a person's service", "root's service", "a service's number", "nobody", "a dynamic user", "of a directory"],
+    ids=["a person's", "root's login", "a person's service", "a unit made on the spot", "a scope made on the spot", "root's service", "a service's number", "nobody", "a dynamic user", "of a directory"],
 )  # fmt: skip
 def test_what_has_no_parent_is_a_persons_by_its_number_or_its_login(seen: Seen, uid: int, cgroup: str, expected: List[str]) -> None:
     seen.machine.end(SHELL)
@@ -245,6 +245,35 @@ def test_what_has_no_parent_is_a_persons_by_its_number_or_its_login(seen: Seen, 
     seen.machine.process(400, "prep", parent=1, uid=uid, cgroup=cgroup, ticks=20 * SECOND)
 
     assert kinds(seen.later()) == expected
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "mlflow", "node"])
+def test_server_that_somebody_left_running_and_that_only_waits_is_no_work(seen: Seen, name: str) -> None:
+    seen.machine.end(SHELL)
+    seen.machine.process(400, name, parent=1, ticks=50 * SECOND, io_bytes=1 << 30)
+    looks = [seen.look(), seen.later(), seen.later()]
+
+    assert [look.at_work for look in looks] == [(), (), ()]
+
+
+@pytest.mark.parametrize("name", ["cloud-init", "google_metadata"])
+def test_set_up_of_a_new_machine_is_work(seen: Seen, name: str) -> None:
+    seen.machine.end(SHELL)
+    seen.machine.process(400, name, parent=1, uid=0, cgroup=SERVICE)
+    seen.machine.process(401, "part-001", parent=400, uid=0, cgroup=SERVICE)
+    seen.look()
+    seen.machine.process(401, "part-001", parent=400, uid=0, cgroup=SERVICE, reaped=9 * SECOND)
+    one = only(seen.later())
+
+    assert (one.kind, one.cpu_s) == ("setup", 9.0)
+
+
+def test_kernel_threads_are_nobodys_work_whatever_state_they_are_in(seen: Seen) -> None:
+    seen.machine.end(SHELL)
+    for pid, parent in ((2, 0), (30, 2), (31, 2)):
+        seen.machine.process(pid, "kthreadd" if pid == 2 else "nfsd", parent=parent, uid=0, cgroup="/", state="D", ticks=pid * SECOND)
+
+    assert seen.look().at_work == seen.later().at_work == ()
 
 
 def test_work_in_a_container_is_somebodys_whoever_it_is_inside(seen: Seen) -> None:

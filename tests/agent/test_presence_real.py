@@ -104,13 +104,13 @@ SESSION = NAMED + (
 def session(started: Callable[..., Any]) -> Any:
     door = started(SESSION, "sshd")
     pid = int(line_of(door))
+    until(lambda: Procs().stat(pid).name == "sh", "the shell")
+    until(lambda: Procs().sleeps_in(pid), "its prompt")
     return door, pid, os.readlink("/proc/%d/fd/0" % pid)
 
 
 def test_session_with_input_and_one_that_was_forgotten(started: Any, watcher: Watcher) -> None:
     door, pid, terminal = session(started)
-    until(lambda: Procs().stat(pid).name == "sh", "the shell")
-    until(lambda: Procs().sleeps_in(pid), "its prompt")
     hours_ago = time.time() - 7200.0
     os.utime(terminal, (hours_ago, hours_ago))
     forgotten = watcher.of(pid)
