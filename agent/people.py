@@ -202,14 +202,17 @@ class ProcWork:
         self._links: Optional[Links] = None
         self._presence_at_s = float("-inf")
         self._computed = False  # since the last look at presence
+        self._looked = 0
 
     def look(self, snapshot: GpuSnapshot) -> WorkReading:
         now_s = self._clock.boot_s()
         self._computed = self._computed or any(sample.ratio >= COMPUTES for gpu in snapshot.gpus for sample in gpu.samples)
         jobs: Optional[Tuple[JobReading, ...]] = self._jobs.look(snapshot.gpus, now_s, _whole(snapshot))
-        due = now_s - self._presence_at_s >= self._presence_every_s * (BUSY_SELDOMER if self._computed else 1)
+        # The first two looks read every process: they come early, and all later ones only what changed.
+        seldom = self._computed and self._looked >= 2
+        due = now_s - self._presence_at_s >= self._presence_every_s * (BUSY_SELDOMER if seldom else 1)
         if due or self._jobs.wants_clients:
-            self._presence_at_s, self._computed = now_s, False
+            self._presence_at_s, self._computed, self._looked = now_s, False, self._looked + 1
             self._look_around(snapshot, now_s)
         holders = self._holders.look(snapshot.gpus, now_s)
         if now_s - self._people_at_s >= self._every_s:

@@ -8,7 +8,7 @@ found as well. Of the rest nothing is kept but their numbers.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Set
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from agent import doors
 from agent.procs import Procs, Stat
@@ -40,7 +40,7 @@ class Roster:
 
     def __init__(self, procs: Procs, nobodys: Callable[[str], bool] = lambda name: False, us: Optional[int] = None) -> None:
         self._procs, self._nobodys, self._us = procs, nobodys, us
-        self._once: Set[int] = set()  # numbers that were read at one look
+        self._once: Dict[int, Tuple[int, str, int]] = {}  # read at one look and nobody's then: birth, name and parent
         self._settled: Set[int] = set()  # at two looks or more
         self._places: Dict[int, Place] = {}
         self._born: Dict[int, int] = {}
@@ -66,9 +66,9 @@ class Roster:
         whole = len(kept) <= MOST_KEPT
         if not whole:
             kept = dict(sorted(kept.items())[:MOST_KEPT])
-        again = unsettled & self._once
+        again = unsettled & self._once.keys()
         self._settled |= again
-        self._once = unsettled - again
+        self._once = {pid: (stats[pid].born, stats[pid].name, stats[pid].parent) for pid in unsettled - again if pid in stats}
         self._places, self._born = kept, {pid: stats[pid].born for pid in kept}
         clients = [pid for pid, stat in stats.items() if doors.starts_containers(stat.name)]
         for pid in clients:
@@ -106,6 +106,8 @@ class Roster:
             return Place(pid, kind, True)
         if above is not None:
             return Place(pid, above.kind) if above.is_door else above
+        if self._once.get(pid) == (stat.born, stat.name, stat.parent) and pid not in self._places:
+            return None  # as it was when it was looked at a moment ago
         before = self._places.get(pid)
         if before is not None and not before.is_door and self._born.get(pid) == stat.born and self._lost_its_parent(stat):
             return Place(pid, doors.BACKGROUND)  # it was somebody's, and outlived who started it

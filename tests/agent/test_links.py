@@ -229,7 +229,7 @@ def run(ratio: float, seconds: int, tmp_path: Path, wants: bool = False, broken:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "wants", "expected"), [(0.0, False, 20), (0.2, False, 20), (0.9, False, 4), (0.9, True, 120)], ids=["idle", "a little", "computes", "a new container"]
+    ("ratio", "wants", "expected"), [(0.0, False, 20), (0.2, False, 20), (0.9, False, 5), (0.9, True, 120)], ids=["idle", "a little", "computes", "a new container"]
 )
 def test_people_are_looked_for_twice_a_minute_and_seldomer_where_gpus_compute(tmp_path: Path, ratio: float, wants: bool, expected: int) -> None:
     assert run(ratio, 600, tmp_path, wants)[0] == expected
