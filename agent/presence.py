@@ -58,7 +58,7 @@ class Presence:
     ) -> None:
         self._procs, self._names, self._pts, self._busy = procs, names, str(pts), busy
         self.roster = Roster(procs, nobodys, us if us is not None else os.getpid())
-        self._nobodys = nobodys
+        self._on_the_machine = procs.on_the_machine()
         self._commands = Asked(self._command)
         self._before: Dict[int, _Before] = {}
         self._looked_s: Optional[float] = None
@@ -75,6 +75,8 @@ class Presence:
             return PresenceReading(now_s, unread=("the processes of other users",))
         self.clients = tuple(listed.clients)
         unread: List[str] = [] if listed.whole else ["more processes than are looked at"]
+        if not self._on_the_machine:  # nobody in here is not nobody on the machine
+            unread.append("processes outside of the agent's own container")
         kinds, asked_for = self._kinds(listed)
         if asked_for:
             unread.append("what %d programs are (asked, and no answer yet)" % asked_for)

@@ -129,6 +129,16 @@ def test_hidden_processes_are_not_nobody(seen: Seen) -> None:
     assert seen.look().unread == ("the processes of other users",)
 
 
+def test_agent_in_a_container_of_its_own_sees_nobody_and_says_that_it_cannot(tmp_path: Path) -> None:
+    seen = Seen(tmp_path)
+    link = seen.machine.proc / "self" / "ns" / "pid"
+    link.unlink()
+    os.symlink("pid:[4026532000]", link)
+    inside = Presence(seen.machine.procs, str, pts=seen.pts, us=99)
+
+    assert inside.look(seen.now_s, UTC).unread == ("processes outside of the agent's own container",)
+
+
 def test_nobody_is_seen_where_nobody_is(seen: Seen) -> None:
     seen.machine.end(SHELL)
     seen.machine.end(DOOR)
