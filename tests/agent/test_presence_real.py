@@ -237,12 +237,12 @@ if caller == 0:
         client.bind(("10.9.0.2", 0))
     client.connect((call, 29500))
     server.close()
-    print(os.getpid(), flush=True)
-    sys.stdin.read()
+    sys.stdin.buffer.raw.read(1)
     os._exit(0)
 taken, _ = server.accept()
-print(os.getpid(), flush=True)
-sys.stdin.read()
+print(caller, flush=True)
+sys.stdin.buffer.raw.read(1)
+os.waitpid(caller, 0)
 """
 
 
@@ -253,8 +253,7 @@ def test_connection_between_two_real_processes_of_another_network_namespace(fami
         ["unshare", "-n", sys.executable, "-c", PEERS, family, listen_on, call], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )
     try:
-        pids = {int(line_of(process)), int(line_of(process))}
-        caller = next(pid for pid in pids if pid != process.pid)
+        caller = int(line_of(process))
         theirs = LinkLook(Procs(), own=lambda: ("10.9.0.2",)).look([caller])
         ours = LinkLook(Procs(), own=lambda: ("10.9.0.1",)).look([process.pid])
 
