@@ -16,25 +16,26 @@ from reaper.model.signal import Observation
 REMEMBERED = timedelta(minutes=30)
 """So long after a machine last told of a connection it counts, by that machine's own reports: ranks meet anew, and silence forgets nothing."""
 
-_AT_ONCE = timedelta(minutes=3)
-"""Reports of two machines that are no further apart than this are of the same time."""
+_LOOKED_WITHIN = timedelta(minutes=4)
+"""So old can be what an agent last saw of its connections when a window ends: while GPUs compute it looks every third minute."""
 
 
 class Told:
     """What one machine told of its connections in this boot; a fold of its windows, in order."""
 
-    __slots__ = ("_boot", "addresses", "denies", "named", "until")
+    __slots__ = ("_boot", "addresses", "denies", "first", "named", "until")
 
     def __init__(self) -> None:
         self._boot: str | None = None
         self.addresses: tuple[str, ...] = ()  # its own; by a verified voice only, since a claim of another's would part that one from its job
         self.named: dict[str, datetime] = {}  # addresses of others, and when they were told last
+        self.first: dict[str, datetime] = {}  # and when first
         self.denies = False  # the newest window saw all there is
         self.until: datetime | None = None
 
     def add(self, seen: Observation) -> None:
         if seen.boot_id != self._boot:
-            self._boot, self.named, self.addresses = seen.boot_id, {}, ()
+            self._boot, self.named, self.first, self.addresses = seen.boot_id, {}, {}, ()
         links = seen.links
         self.until = max(self.until or seen.ended_at, seen.ended_at)
         self.denies = seen.verified and (links.whole if links is not None else _holds_nothing(seen))
@@ -44,6 +45,7 @@ class Told:
                 self.addresses = links.addresses
         if self.named:
             self.named = {address: at for address, at in self.named.items() if self.until - at <= REMEMBERED}
+            self.first = {address: self.first.get(address, at) for address, at in self.named.items()}
 
 
 def _holds_nothing(seen: Observation) -> bool:
@@ -64,7 +66,7 @@ def pairs(instances: Iterable[Instance], told: Mapping[ResourceId, Told]) -> fro
     found = set()
     for instance in listed:
         one = told.get(instance.id)
-        for address, at in one.named.items() if one is not None else ():
+        for address, at in one.first.items() if one is not None else ():
             other = places.get((instance.id.cloud, address))
             if other is not None and other != instance.id and not _denied(told.get(other), mine.get(instance.id, set()), at):
                 found.add((min(instance.id, other), max(instance.id, other)))
@@ -88,8 +90,11 @@ def _places(instances: Iterable[Instance], told: Mapping[ResourceId, Told]) -> d
     return claimed | listed
 
 
-def _denied(other: Told | None, ours: set[str], at: datetime) -> bool:
-    """Whether the other end saw all its connections at that time, and none to us. Without an address of ours it cannot say."""
-    if other is None or not other.denies or not ours or other.until is None or other.until < at - _AT_ONCE:
+def _denied(other: Told | None, ours: set[str], first_at: datetime) -> bool:
+    """
+    Whether the other end has seen all its connections since we first told of ours, and none to us. Without an address of
+    ours it cannot say; nor while its last look may be from before.
+    """
+    if other is None or not other.denies or not ours or other.until is None or other.until < first_at + _LOOKED_WITHIN:
         return False
     return not ours & other.named.keys()

@@ -117,6 +117,11 @@ def told(native, *windows):
     return one
 
 
+def long(given, **changes):
+    """Told for ten minutes, up to now."""
+    return [window(given, n * MINUTE, **changes) for n in range(10, -1, -1)]
+
+
 def window(given, ago=timedelta(0), **changes):
     return observation(ended_at=NOW - ago, links=given, **{"presence": NOBODY, **changes})
 
@@ -133,6 +138,7 @@ PROOF = [
     ("one names the other, whose GPU processes are not known", window(links(B, own=(A,))), window(None, **UNLISTED), True),
     ("one names the other, whose voice is not its own", window(links(B, own=(A,))), window(links(own=(B,)), verified=False), True),
     ("one names the other, whose report is an hour old", window(links(B, own=(A,))), window(links(own=(B,)), HOUR), True),
+    ("one names the other since a moment ago, which may not have looked since", [window(links(B, own=(A,)))], window(links(own=(B,))), True),
     ("the master of its job", window(links(own=(A,), master=B)), window(links(A, own=(B,))), True),
     ("it is its own master", window(links(own=(A,), master=A)), window(links(own=(B,))), False),
     ("nobody names anybody", window(links(own=(A,))), window(links(own=(B,))), False),
@@ -144,7 +150,9 @@ PROOF = [
 @pytest.mark.parametrize(("one", "other", "expected"), [row[1:] for row in PROOF], ids=[row[0] for row in PROOF])
 def test_what_makes_two_machines_one_job(one, other, expected):
     machines = (machine(1, private_addresses=(A,)), machine(2, private_addresses=(B,)))
-    found = pairs(machines, {machines[0].id: told("i-01", one), machines[1].id: told("i-02", other)})
+    others = other if isinstance(other, list) else [other]
+    ours = one if isinstance(one, list) else [*long(one.links, presence=one.presence), one]
+    found = pairs(machines, {machines[0].id: told("i-01", *ours), machines[1].id: told("i-02", *others)})
 
     assert found == (frozenset({(machines[0].id, machines[1].id)}) if expected else frozenset())
 
