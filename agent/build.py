@@ -11,9 +11,11 @@ import math
 from dataclasses import replace
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from agent import at_work
+from agent.at_work import words
 from agent.loader import LOW_RATIO, MOST_OFF_GPU, MOST_TREES, UNSEEN, TreeSpan, low_share
-from agent.readings import GpuReading, HostReading, JobReading, Reading
-from agent.report import MAX_ITEMS, MAX_TEXT, Gpu, Holder, Host, Job, Loader, Person, Slice, Totals
+from agent.readings import GpuReading, HostReading, JobReading, PresenceReading, Reading
+from agent.report import MAX_ITEMS, Gpu, Holder, Host, Job, Links, Loader, Person, Presence, Slice, Totals
 from agent.window import Span
 from agent.witness import HARDLY_BYTES, Energy, Witness
 
@@ -36,10 +38,13 @@ class OpenWindow:
         self._trees: Dict[str, TreeSpan] = {}
         self._trees_known = True
         self._looks = 0  # at the trees
+        self._presence: Dict[float, PresenceReading] = {}  # by when it was looked
 
     def add(self, reading: Reading, beat_s: float) -> None:
         """Take one beat's reading. ``beat_s`` is the beat it was taken on: a gap counts at most two of it."""
         self.last = reading
+        if reading.work is not None and reading.work.presence is not None:
+            self._presence[reading.work.presence.at_s] = reading.work.presence
         gpus = reading.snapshot.gpus
         for gpu in gpus:
             self._latest[gpu.uuid] = gpu
@@ -99,6 +104,15 @@ class OpenWindow:
     def people(self) -> Optional[Tuple[Person, ...]]:
         work = self.last.work if self.last is not None else None
         return tuple(_person(person) for person in work.people) if work is not None and work.people is not None else None
+
+    def presence(self, end_s: float) -> Optional[Presence]:
+        """None: nobody looks. Of looks before this window only the last one counts, and only where there was none in it."""
+        looks = sorted(self._presence.values())
+        looks = [look for look in looks if look.at_s >= self.start_s] or looks[-1:]
+        return at_work.fold(looks, end_s) if looks else None
+
+    def links(self) -> Optional[Links]:
+        return self.last.work.links if self.last is not None and self.last.work is not None else None
 
     def _holders(self, uuid: str) -> Optional[Tuple[Holder, ...]]:
         """Of a GPU that computed in this window nobody asks who holds it, and a report is to be small."""
@@ -204,14 +218,6 @@ def totals(now: HostReading, gpus: Sequence[Gpu], expected: Optional[int]) -> To
         disk_bytes=now.disk_bytes,
         net_bytes=now.net_bytes,
     )
-
-
-def words(text: Optional[str]) -> Optional[str]:
-    """Text as the wire takes it: printable, at most 256 characters; None when nothing is left."""
-    if text is None:
-        return None
-    kept = "".join(c if c.isprintable() else " " for c in text)[:MAX_TEXT].strip()
-    return kept or None
 
 
 def _floor(ratio: Optional[float]) -> Optional[float]:

@@ -32,11 +32,27 @@ _DURATION = re.compile(r"^(\d+(?:\.\d+)?)(ms|s|m|h)$")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TOKEN = re.compile(r"^[!-~]{8,512}$")
 
-# Processes that hold a GPU without being anybody's work (compared with the kernel's 15 characters of a name).
+# Names of processes (the kernel's 15 characters of them) that are nobody's work, whether they hold a GPU or not, with all that
+# they start: screens and the driver's own, GPU checks, backup and upkeep, other watchers, and what only looks at the machine.
 NOBODYS_WORK = (
     "Xorg", "Xwayland", "gnome-shell", "nvidia-cuda-mps-server", "nvidia-cuda-mps-control", "nvidia-persistenced",
-    "nv-hostengine", "dcgm", "dcgmi", "dcgm-exporter",
+    "nv-hostengine", "dcgm", "dcgmi", "dcgm-exporter", "nvvs", "dcgmproftester",
+    "reaper-agent",
+    "restic", "borg", "rsnapshot", "duplicity", "bacula-fd", "rdiff-backup", "fstrim", "e2scrub", "e2scrub_all",
+    "run-parts", "logrotate", "updatedb", "updatedb.mlocate", "updatedb.plocate", "mandb", "apt-get", "apt", "dpkg", "unattended-upgr", "dnf",
+    "yum", "packagekitd", "snapd", "certbot", "sa1", "sadc", "debian-sa1", "popularity-cont", "freshclam", "clamscan", "rkhunter", "aide",
+    "amazon-ssm-agen", "ssm-agent-worke", "google_guest_ag", "google_osconfig", "puppet", "chef-client", "salt-minion",
+    "node_exporter", "telegraf", "collectd", "fluentd", "fluent-bit", "filebeat", "metricbeat", "promtail", "otelcol", "datadog-agent",
+    "trace-agent", "process-agent",
+    "watch", "top", "htop", "btop", "atop", "iotop", "nvtop", "nvitop", "gpustat", "nvidia-smi", "glances", "agetty", "getty",
 )  # fmt: skip
+
+# What people's work runs in: one such name would turn all of it into nobody's.
+_TOO_WIDE = re.compile(
+    r"(python|pypy|perl|ruby|lua|php|node|java|julia)[\d.]*|ipython\d?|R|Rscript|(ba|da|z|k|c|tc|fi|a)?sh|sshd(-session|-auth)?|login|su|sudo|tmux.*"
+    r"|screen|SCREEN|docker|podman|containerd.*|runc|conmon|jupyter.*|ipykernel.*|code.*|MainThread|torchrun|accelerate|deepspeed|mpirun|mpiexec|orted|ray.*"
+    r"|slurm.*|srun|cron|crond|CRON|CROND|atd|systemd|init|make|sleep|train.*|main.*|vllm.*|triton.*|ssm-(session|document)-wor.*"
+)
 
 
 class ConfigError(Exception):
@@ -165,10 +181,21 @@ def _loopback(value: Any) -> Tuple[str, int]:
 
 
 def _names(value: Any) -> Tuple[str, ...]:
+    """The whole list; or, where every name begins with +, what is added to the one that comes with the agent."""
     items = [v for v in value.split(",") if v.strip()] if isinstance(value, str) else value
-    if not isinstance(items, list) or not all(isinstance(v, str) and v.strip() for v in items):
+    if not isinstance(items, list) or not all(isinstance(v, str) and v.strip(" +") for v in items):
         raise _Bad('must be a list of process names, such as ["Xorg"]')
-    return tuple(v.strip() for v in items)
+    names = [v.strip() for v in items]
+    added = [name for name in names if name.startswith("+")]
+    if added and len(added) < len(names):
+        raise _Bad("mixes names with and without +; write all with + to add to the shipped list, or all without to replace it")
+    bare = tuple(name.lstrip("+").strip() for name in names)
+    for name in bare:
+        if any(c in name for c in "*?[]/ "):
+            raise _Bad("has %r; write the exact name of one program, as `ps -o comm` shows it, no pattern, path or argument" % name)
+        if _TOO_WIDE.fullmatch(name):
+            raise _Bad("has %r, in which people's own work runs; name the one program that is nobody's (give it a name of its own)" % name)
+    return (*NOBODYS_WORK, *bare) if added else bare
 
 
 # key in the file -> (field of Settings, reader)

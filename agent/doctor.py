@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Callable, Dict, List, Optional, Sequence
 
-from agent import pci, procs
+from agent import doctor_work, pci, procs
 from agent.clock import BOOT_ID_FILE, boot_id
 from agent.config import ConfigError, Settings, load, read_token
 from agent.doctor_driver import FAIL, OK, WARN, Check, gpus
@@ -62,7 +62,9 @@ def everything(path: Optional[Path]) -> List[Check]:
     driver, pids = gpus()
     checks += driver
     checks += processes(pids)
+    checks += doctor_work.people(pids[0] if pids else 1)
     if settings is not None:
+        checks.append(doctor_work.hook(settings.hook_socket))
         checks.append(metadata(settings))
         checks += reaper(settings)
     checks.append(boot_clock())

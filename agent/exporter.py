@@ -25,6 +25,8 @@ PREFIX = "reaper_agent_"
 MOST_WINDOWS = 3  # after so many a report is no longer what is
 _WITHIN_S = 5.0
 
+_KINDS = frozenset(("ssh", "console", "desktop", "tmux", "screen", "cron", "setup", "container", "kernel", "editor", "terminal", "background"))
+
 _Labels = Tuple[Tuple[str, str], ...]
 
 
@@ -99,6 +101,16 @@ def _figures(page: Page, report: Report) -> None:
     page.add("slice_processes", "gauge", "Processes on an instance of a MIG GPU.", [(where, one.processes) for where, one in slices])
     trees = [((("tree", tree.id),), tree.wait_ratio) for tree in report.loader or ()]
     page.add("data_wait_ratio", "gauge", "Share of the window in which a process tree with idle GPUs waited for data.", trees)
+    exact = [((("tree", tree.id),), tree.exact_wait_ratio) for tree in report.loader or ()]
+    page.add("data_wait_exact_ratio", "gauge", "The same as the job itself measured it, with its loader hook.", exact)
+    page.add("data_wait_exact_batches", "gauge", "Batches over which it did.", [((("tree", tree.id),), tree.batches) for tree in report.loader or ()])
+    if report.presence is not None:
+        kinds = sorted({one.kind for one in report.presence.at_work} & _KINDS)
+        sessions = [((("kind", kind),), sum(one.kind == kind for one in report.presence.at_work)) for kind in kinds]
+        page.add("at_work", "gauge", "Sessions, kernels, editors and jobs of people, in use or not.", sessions)
+        page.one("at_work_unread", "gauge", "Things that could not be seen of them; nobody is found idle meanwhile.", len(report.presence.unread))
+    if report.links is not None:
+        page.one("linked_machines", "gauge", "Other machines that processes with a GPU are connected to.", len(report.links.peers))
     host = report.host
     if host is not None:
         page.one("host_cpu_ratio", "gauge", "CPU used, of all cores.", host.cpu_ratio)

@@ -212,5 +212,15 @@ def name_of(pid: int, proc: Path = PROC) -> Optional[str]:
 
 def nobodys_work(names: Tuple[str, ...], proc: Path = PROC) -> Callable[[int], bool]:
     """A test for processes that hold a GPU without doing anybody's work. One that cannot be seen does somebody's work."""
-    short: List[str] = [name[:15] for name in names]
-    return lambda pid: name_of(pid, proc) in short
+    nobodys = nobodys_name(names)
+
+    def does_nobodys(pid: int) -> bool:
+        name = name_of(pid, proc)
+        return name is not None and nobodys(name)
+
+    return does_nobodys
+
+
+def nobodys_name(names: Tuple[str, ...]) -> Callable[[str], bool]:
+    """The same test for a name as the kernel has it, of 15 characters at most."""
+    return frozenset(name[:15] for name in names).__contains__

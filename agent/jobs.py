@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from agent.job_memory import AWAY_S, JobMemory
-from agent.launchers import Found, Launchers
+from agent.launchers import Ancestors, Found, Launchers
 from agent.procs import Procs, Stat
 from agent.readings import GpuReading, JobReading
 
@@ -26,6 +26,8 @@ MOST_ENDED_TOLD = 3
 _MOST_ANCESTORS = 128
 _MOST_SCANNED = 16384
 _MOST_LABEL = 80
+MOST_CLIENTS = 16
+_CONTAINER = re.compile(r"docker|libpod|podman|containerd|nerdctl|crio|kubepods")
 _LONG_HEX = re.compile(r"([0-9a-f]{12})[0-9a-f]{20,}")
 # How often a launcher is looked for: in a control group, which lists its members; and where all processes must be asked.
 LOOK_S, SCAN_S = 15.0, 60.0
@@ -55,6 +57,7 @@ class _Job:
     launcher: Optional[str] = None
     known: Optional[bool] = None  # None: not looked since its last GPU process ended
     looked_s: float = float("-inf")
+    contained: bool = False  # in a container, of which who asked for it is no ancestor
 
     @property
     def visible(self) -> bool:
@@ -77,6 +80,33 @@ class Jobs:
         self._hidden: Set[int] = set()  # listed at the last look and not to be seen
         self._memory, self._saved, self._saved_ends = memory, "", "[]"
         self._begun = False
+        self._clients: Tuple[Ancestors, ...] = ()  # of what starts containers, itself first
+        self.wants_clients = False  # a job in a container came since they were last told
+
+    def note_clients(self, pids: Sequence[int]) -> None:
+        """
+        Processes that start containers for somebody who waits (`docker run`), as they live now. A container's parent is its
+        keeper, so the shell that starts one after the other is found through them alone; of which container, nobody says.
+        """
+        self.wants_clients = False
+        found = []
+        for pid in pids[:MOST_CLIENTS]:
+            stat = self._procs.stat(pid)
+            if stat is not None and stat.lives:
+                above = self._launchers.ancestors(pid)
+                found.append(Ancestors(((pid, stat.born), *above.chain), above.whole))
+        self._clients = tuple(found)
+        for job in self._jobs.values():
+            if job.contained and job.processes:
+                self._add_clients(job)
+
+    def _add_clients(self, job: _Job) -> None:
+        for client in self._clients:
+            job.whole = job.whole and client.whole
+            for who in client.chain:
+                job.ancestors.setdefault(who)
+        if len(job.ancestors) > _MOST_ANCESTORS:
+            self._drop_dead_ancestors(job)
 
     def look(self, gpus: Sequence[GpuReading], now_s: float, whole: bool = True) -> Optional[Tuple[JobReading, ...]]:
         """
@@ -143,6 +173,9 @@ class Jobs:
             job.ancestors.setdefault(ancestor)
         if len(job.ancestors) > _MOST_ANCESTORS:
             self._drop_dead_ancestors(job)
+        if self._launchers.contained(ancestors) or (placed is not None and _CONTAINER.search(placed[1]) is not None):
+            job.contained = self.wants_clients = True
+            self._add_clients(job)
         return key
 
     def _new(self, pid: int, stat: Stat, placed: Optional[Tuple[str, str]], began_s: float) -> _Job:
@@ -300,6 +333,7 @@ def _job_of(saved: Mapping[str, Any]) -> _Job:
         processes={(int(pid), int(born)) for pid, born in saved["processes"]},
         ancestors={(int(pid), int(born)): None for pid, born in saved["ancestors"]},
         whole=saved["whole"] is True,
+        contained=saved.get("contained") is True,
         ended_s=None if saved["ended_s"] is None else float(saved["ended_s"]),
         gpu_ended_s=float(saved["gpu_ended_s"]),
         known=saved["known"] if isinstance(saved["known"], bool) else None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import Callable, FrozenSet, Iterable, List, NamedTuple, Optional, Tuple
 
+from agent.doors import CONTAINER, door
 from agent.procs import Procs, Stat
 
 # They open the door to somebody or keep what others started: what they run stands beside them and is looked at itself.
@@ -19,7 +20,7 @@ DOORS: FrozenSet[str] = frozenset(
 )  # fmt: skip
 # As the first process of a container these only keep it alive.
 _KEEPERS = ("sleep", "tail", "cat")
-_SHELLS = ("sh", "bash", "rbash", "zsh", "fish", "dash", "ash", "ksh", "ksh93", "mksh", "csh", "tcsh")
+SHELLS = ("sh", "bash", "rbash", "zsh", "fish", "dash", "ash", "ksh", "ksh93", "mksh", "csh", "tcsh")
 _TAKE_A_VALUE = ("--rcfile", "--init-file", "-o", "+o", "-O", "+O")
 _MOST_ANCESTORS = 64
 _MOST_LOOKED_AT = 1024
@@ -69,6 +70,11 @@ class Launchers:
             pid, stat = parent, above
         return Ancestors(tuple(chain), False)
 
+    def contained(self, ancestors: Ancestors) -> bool:
+        """Whether a keeper of containers is among them."""
+        stats = (self._procs.stat(pid) for pid, _ in ancestors.chain)
+        return any(door(stat.name) == CONTAINER for stat in stats if stat is not None)
+
     def look(self, ancestors: Iterable[Tuple[int, int]], members: Optional[Iterable[int]]) -> Found:
         """Among the living of ``ancestors`` and ``members``; ``members`` None: the group could not be listed."""
         known = members is not None
@@ -94,7 +100,7 @@ class Launchers:
             return False
         if name in _KEEPERS and (pid == 1 or self._procs.first_of_its_namespace(pid)):
             return False
-        return self._shell_works(pid, stat) if name in _SHELLS else True
+        return self._shell_works(pid, stat) if name in SHELLS else True
 
     def _shell_works(self, pid: int, stat: Stat) -> Optional[bool]:
         """False only for an interactive shell that waits at its prompt: no script, a terminal, itself in its foreground, asleep."""

@@ -14,7 +14,8 @@ import socket
 import threading
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
-from agent.build import OpenWindow, host, totals, words
+from agent.at_work import words
+from agent.build import OpenWindow, host, totals
 from agent.clock import BootClock, Clock, rfc3339
 from agent.clock import boot_id as read_boot_id
 from agent.config import Settings
@@ -181,6 +182,8 @@ class Loop:
             gpus=gpus,
             jobs=window.jobs(end_s),
             people=window.people(),
+            presence=window.presence(end_s),
+            links=window.links(),
             loader=window.loaders(window_s) if gpus else None,
             host=host(self._before, counters, end_s - self._before_at),
             disks=self._disks.read(self._clock.boot_s(), end_s) if self._disks is not None else None,

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Any, Optional, Tuple
 
-from agent.build import words
+from agent.at_work import words
 from agent.readings import Log
 from agent.report import Lost, Report
 

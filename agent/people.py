@@ -15,16 +15,20 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from agent.clock import Clock
 from agent.jobs import Jobs
+from agent.links import LinkLook
 from agent.loader import LOW_RATIO
+from agent.presence import Presence
 from agent.procs import Procs
-from agent.readings import NO_GPU, OK, GpuReading, GpuSnapshot, JobReading, WorkReading
-from agent.report import Holder, Person
+from agent.readings import NO_GPU, OK, GpuReading, GpuSnapshot, JobReading, PresenceReading, WorkReading
+from agent.report import Holder, Links, Person
 
 PTS = Path("/dev/pts")
 MOST_HOLDERS = 8  # of one GPU
 MOST_PEOPLE = 16
 RECENT_S = 24 * 3600.0
 PEOPLE_EVERY_S = 20.0
+PRESENCE_EVERY_S, BUSY_SELDOMER = 30.0, 6
+COMPUTES = 0.25  # a share of use above which nobody would take the machine for idle
 _MOST_TERMINALS = 512
 _MOST_NAMES = 256
 _NAME_WITHIN_S = 0.05
@@ -172,26 +176,65 @@ def people(
 
 
 class ProcWork:
-    """The real work source: jobs and holders at each beat, people a few times a minute."""
+    """
+    The real work source: jobs and holders at each beat, people a few times a minute, who works here and where their GPUs are
+    connected to twice a minute; of a machine whose GPUs compute, every third minute, since that it works is known.
+    """
 
     def __init__(
-        self, clock: Clock, jobs: Jobs, holders: Holders, names: Names, pts: Path = PTS, people_every_s: float = PEOPLE_EVERY_S
+        self,
+        clock: Clock,
+        jobs: Jobs,
+        holders: Holders,
+        names: Names,
+        pts: Path = PTS,
+        people_every_s: float = PEOPLE_EVERY_S,
+        presence: Optional[Presence] = None,
+        links: Optional[LinkLook] = None,
+        presence_every_s: float = PRESENCE_EVERY_S,
     ) -> None:
         self._clock, self._jobs, self._holders, self._names, self._pts = clock, jobs, holders, names, pts
         self._every_s = people_every_s
         self._people: Optional[Tuple[Person, ...]] = None
         self._people_at_s = float("-inf")
+        self._look_at_presence, self._look_at_links, self._presence_every_s = presence, links, presence_every_s
+        self._presence: Optional[PresenceReading] = None
+        self._links: Optional[Links] = None
+        self._presence_at_s = float("-inf")
+        self._computed = False  # since the last look at presence
+        self._looked = 0
 
     def look(self, snapshot: GpuSnapshot) -> WorkReading:
         now_s = self._clock.boot_s()
+        self._computed = self._computed or any(sample.ratio >= COMPUTES for gpu in snapshot.gpus for sample in gpu.samples)
         jobs: Optional[Tuple[JobReading, ...]] = self._jobs.look(snapshot.gpus, now_s, _whole(snapshot))
+        # The first two looks read every process: they come early, and all later ones only what changed.
+        seldom = self._computed and self._looked >= 2
+        due = now_s - self._presence_at_s >= self._presence_every_s * (BUSY_SELDOMER if seldom else 1)
+        if due or self._jobs.wants_clients:
+            self._presence_at_s, self._computed, self._looked = now_s, False, self._looked + 1
+            self._look_around(snapshot, now_s)
         holders = self._holders.look(snapshot.gpus, now_s)
         if now_s - self._people_at_s >= self._every_s:
             self._people_at_s = now_s
             listed = _whole(snapshot) and all(gpu.processes is not None and gpu.processes <= len(gpu.pids) for gpu in snapshot.gpus)
             typed = terminals(self._pts, self._clock.utc().timestamp())
             self._people = people(self._holders.users(), typed, self._names, listed and self._holders.all_known())
-        return WorkReading(jobs, holders, self._people)
+        return WorkReading(jobs, holders, self._people, self._presence, self._links)
+
+    def _look_around(self, snapshot: GpuSnapshot, now_s: float) -> None:
+        """What breaks here costs neither jobs nor holders: it is told as not seen."""
+        if self._look_at_presence is not None:
+            try:
+                self._presence = self._look_at_presence.look(now_s, self._clock.utc().timestamp())
+                self._jobs.note_clients(self._look_at_presence.clients)
+            except Exception as error:  # noqa: BLE001  whatever a process may look like, the others are still to be told
+                self._presence = PresenceReading(now_s, unread=("who works here (%s)" % type(error).__name__,))
+        if self._look_at_links is not None:
+            try:
+                self._links = self._look_at_links.look([pid for gpu in snapshot.gpus for pid in gpu.pids])
+            except Exception:  # noqa: BLE001
+                self._links = Links(whole=False)
 
 
 def _whole(snapshot: GpuSnapshot) -> bool:

@@ -37,6 +37,7 @@ class Stat(NamedTuple):
     ticks: int
     born: int
     delayed: Optional[int] = None  # ticks of waiting for block devices; 0 for ever where the kernel does not account it
+    reaped: int = 0  # ticks of its children that ended and were waited for, and of theirs
 
     @property
     def lives(self) -> bool:
@@ -81,7 +82,8 @@ class Procs:
             parent, group, session, terminal, foreground = (int(rest[n]) for n in (1, 2, 3, 4, 5))
             ticks, born = int(rest[11]) + int(rest[12]), int(rest[19])
             delayed = int(rest[39]) if len(rest) > 39 else None
-            return Stat(text[begin + 1 : end], rest[0], parent, group, session, terminal, foreground, ticks, born, delayed)
+            reaped = int(rest[13]) + int(rest[14])
+            return Stat(text[begin + 1 : end], rest[0], parent, group, session, terminal, foreground, ticks, born, delayed, reaped)
         except (IndexError, ValueError):
             return None
 
@@ -106,6 +108,25 @@ class Procs:
         except OSError:
             return None
         return target.startswith(("/dev/pts/", "/dev/tty", "/dev/console"))
+
+    def terminal_read_at(self, pid: int) -> Optional[float]:
+        """
+        When something was last read from the terminal on one of its first three descriptors, Unix time. None: none of them is
+        one, or it is not allowed to look. A terminal of a container is found by this alone; nothing else is ever asked for.
+        """
+        for number in (0, 1, 2):
+            path = "%s/%d/fd/%d" % (self._proc, pid, number)
+            try:
+                if os.readlink(path).startswith(("/dev/pts/", "/dev/tty", "/dev/console")):
+                    return os.stat(path).st_atime
+            except OSError:
+                continue
+        return None
+
+    def sleeps_in(self, pid: int) -> Optional[str]:
+        """The kernel's function in which its main thread sleeps. None: it does not sleep, or it is not allowed to look."""
+        where = (self.text("%d/wchan" % pid) or "").strip()
+        return where if where not in ("", "0") else None
 
     def threads(self, pid: int) -> Optional[List[int]]:
         """None: the process is gone or hidden."""

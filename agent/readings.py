@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 from agent.datapath import Evidence, Exact
-from agent.report import Disk, Holder, Person, Slice, Value
+from agent.report import Disk, Holder, Links, Person, Slice, Value
 
 # The words of `Sampler.state` on the wire. Whatever is not "ok" or "no-gpu" means that GPU figures are not known.
 OK = "ok"  # the driver answered; single figures may still be absent, see a GPU's `trouble`
@@ -117,13 +117,45 @@ class JobReading(Value):
     launcher_known: Optional[bool] = None
 
 
+class AtWorkReading(NamedTuple):
+    """
+    One tree of somebody's work at one look, under a name that lasts. ``cpu_s`` and ``bytes``: what was added since the look
+    before; None: that was the first, or it cannot be read. The rest as in `agent.report.AtWork`, ``idle_s`` at that look.
+    """
+
+    id: str
+    kind: str
+    user: Optional[str] = None
+    uid: Optional[int] = None
+    name: Optional[str] = None
+    idle_s: Optional[float] = None
+    cpu_s: Optional[float] = None
+    bytes: Optional[int] = None
+    busy: Optional[bool] = None
+    busy_s: Optional[float] = None
+
+
+class PresenceReading(NamedTuple):
+    """One look at who works here, taken at ``at_s`` and ``for_s`` after the one before (None: the first)."""
+
+    at_s: float
+    for_s: Optional[float] = None
+    at_work: Tuple[AtWorkReading, ...] = ()
+    unread: Tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class WorkReading(Value):
-    """Who works here, at one beat. ``jobs`` and ``people``: None is "could not look". ``holders`` by the GPU's UUID."""
+    """
+    Who works here, at one beat. ``jobs`` and ``people``: None is "could not look". ``holders`` by the GPU's UUID. ``presence``
+    and ``links``: of the last look, which may have been some beats ago; None: there was none.
+    """
 
     jobs: Optional[Tuple[JobReading, ...]] = None
     holders: Mapping[str, Tuple[Holder, ...]] = field(default_factory=dict)
     people: Optional[Tuple[Person, ...]] = None
+    presence: Optional[PresenceReading] = None
+    links: Optional[Links] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

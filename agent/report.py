@@ -1,8 +1,8 @@
 """
 The wire: what an agent sends to the reaper, once per report window.
 
-Both sides import this one file, and nothing else of the other side. Stdlib only,
-Python 3.9 and later. Agents in the field are older than daemons, so `decode` accepts
+Both sides import this one file (with `fields`, which it is made of), and nothing else of
+the other side. Stdlib only, Python 3.9 and later. Agents in the field are older than daemons, so `decode` accepts
 every minor addition of every version since the first, ignores fields it does not
 know, and refuses an unknown *major* version with an answer that says so. Golden
 files in tests/wire/ are kept for ever.
@@ -15,22 +15,20 @@ zero: a figure that failed, is unsupported, stale or out of range is left out.
 from __future__ import annotations
 
 import json
-import math
-import re
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Tuple, Union
+
+from agent.fields import MAX_BODY_BYTES as MAX_BODY_BYTES
+from agent.fields import MAX_ITEMS as MAX_ITEMS
+from agent.fields import MAX_TEXT as MAX_TEXT
+from agent.fields import Bad as _Bad
+from agent.fields import address, flag, list_of, load, number, parts, resource, whole, words
+from agent.fields import brief as _brief
+from agent.fields import is_address as is_address
+from agent.fields import is_resource_id as is_resource_id
 
 VERSION = 1
 
-# Bounds of one report. A host with 16 GPUs and as many jobs needs under 8 KB.
-MAX_BODY_BYTES = 64 * 1024
-MAX_ITEMS = 64
-MAX_TEXT = 256
-# Of Google's projects, those of a domain have one more colon in them ("example.com:project"), and no other account has.
-_RESOURCE_ID = re.compile(
-    r"^(gcp:[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+|[a-z][a-z0-9-]{0,15})(:[A-Za-z0-9._-]{1,128}){2}:instance:[A-Za-z0-9._-]{1,128}$"
-)
 _FOREVER_S = 20 * 366 * 86400.0
 _MOST_WINDOW_S = 3600.0
 _MOST_COUNT = 2**63 - 1
@@ -230,6 +228,57 @@ class Person(Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class AtWork(Value):
+    """
+    One session, kernel, editor or job of a person, found by its tree of processes; GPU or not.
+
+    ``kind``: by which door it came ("ssh", "console", "tmux", "screen", "terminal", "kernel", "editor", "cron", "setup", "container",
+    "background", "desktop"). ``name``: of its program in the foreground, else of the busiest. ``idle_s``: at the window's end, since
+    somebody last typed into its terminal. ``cpu_cores`` and ``io_bytes_per_s`` (read and written by calls) of the tree over the
+    time it was looked at. ``busy``: of a kernel, whether it ran a cell at some look, ``busy_s`` for how long by now.
+    """
+
+    kind: str
+    user: Optional[str] = None
+    uid: Optional[int] = None
+    name: Optional[str] = None
+    idle_s: Optional[float] = None
+    cpu_cores: Optional[float] = None
+    io_bytes_per_s: Optional[float] = None
+    busy: Optional[bool] = None
+    busy_s: Optional[float] = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Presence(Value):
+    """
+    Who works here. ``at_work``: what shows the most work first. ``unread``: what could not be seen, in words for people;
+    as long as there is such, "nobody works" is not known.
+    """
+
+    at_work: Tuple[AtWork, ...] = ()
+    unread: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Links(Value):
+    """
+    Established connections of the processes that hold GPUs (with who started them and whom they started) to other machines.
+
+    ``addresses``: the machine's own, ``peers``: theirs; as text, IPv4 as such. ``whole``: all of those processes could be
+    read, and nothing was left out. ``ranks`` (of these processes), ``world_size`` and ``master`` (an address) as the job's own
+    environment names them. Of the environment nothing else is sent.
+    """
+
+    whole: bool
+    addresses: Tuple[str, ...] = ()
+    peers: Tuple[str, ...] = ()
+    ranks: Tuple[int, ...] = ()
+    world_size: Optional[int] = None
+    master: Optional[str] = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Lost(Value):
     """
     GPU work that the end of an earlier boot interrupted, told at the next one; the reaper knows which stop was its own.
@@ -277,7 +326,7 @@ class Host(Value):
 @dataclass(frozen=True, eq=False, repr=False)
 class Report(Value):
     """
-    One report window of one host.
+    One report window of one host. ``presence`` None: an agent that does not look; ``links`` None: no process holds a GPU, or so.
 
     ``seq`` is the boot clock's milliseconds at the window's end, so it grows across
     restarts of the agent; duplicates are found by (resource, boot_id, seq).
@@ -305,6 +354,8 @@ class Report(Value):
     hooks: Optional[Hooks] = None
     keep: Optional[Keep] = None
     host: Optional[Host] = None
+    presence: Optional[Presence] = None
+    links: Optional[Links] = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -349,207 +400,97 @@ def encode(message: Union[Report, Answer]) -> bytes:
 
 # --- decode -----------------------------------------------------------------------------------------------------------
 
-_Reader = Callable[[Any, str], Any]
+_RATIO = number(0.0, 1.0)
+_BYTES = whole(0, _MOST_COUNT)
+_RATE = number(0.0, 1e13)
+_SECONDS = number(0.0, _FOREVER_S)
+_COUNT = whole(0, 1_000_000)
 
-
-class _Bad(Exception):
-    def __init__(self, path: str, problem: str, remedy: str = "") -> None:
-        self.path, self.problem, self.remedy = path, problem, remedy
-        super().__init__(path, problem)
-
-
-def _brief(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 32 else text[:32] + "..."
-
-
-def _number(low: float, high: float) -> _Reader:
-    def read(value: Any, path: str) -> float:
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise _Bad(path, "must be a number, not %s" % _kind(value))
-        if isinstance(value, float) and not math.isfinite(value):  # a huge whole number has no float to ask
-            raise _Bad(path, "must be finite", "leave out a figure that is not known")
-        if not low <= value <= high:
-            raise _Bad(path, "is %s, outside %g..%g" % (_brief(value), low, high), "leave out a figure that is out of range")
-        return float(value)
-
-    return read
-
-
-def _whole(low: int, high: int) -> _Reader:
-    def read(value: Any, path: str) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise _Bad(path, "must be a whole number, not %s" % _kind(value))
-        if not low <= value <= high:
-            raise _Bad(path, "is %s, outside %d..%d" % (_brief(value), low, high), "leave out a figure that is out of range")
-        return value
-
-    return read
-
-
-def _text(value: Any, path: str) -> str:
-    if not isinstance(value, str):
-        raise _Bad(path, "must be text, not %s" % _kind(value))
-    if not value or len(value) > MAX_TEXT:
-        raise _Bad(path, "must have 1 to %d characters, has %d" % (MAX_TEXT, len(value)))
-    if not value.isprintable():
-        raise _Bad(path, "holds a character that cannot be printed")
-    return value
-
-
-def is_resource_id(text: str) -> bool:
-    """Whether this is the id of an instance, such as aws:123456789012:eu-west-1:instance:i-0abc."""
-    return len(text) <= MAX_TEXT and _RESOURCE_ID.fullmatch(text) is not None
-
-
-def _resource(value: Any, path: str) -> str:
-    text = _text(value, path)
-    if not is_resource_id(text):
-        raise _Bad(path, "is not a resource id", "write it as aws:123456789012:eu-west-1:instance:i-0abc")
-    return text
-
-
-def _flag(value: Any, path: str) -> bool:
-    if not isinstance(value, bool):
-        raise _Bad(path, "must be true or false, not %s" % _kind(value))
-    return value
-
-
-def _list_of(read: _Reader) -> _Reader:
-    def read_list(value: Any, path: str) -> Tuple[Any, ...]:
-        if not isinstance(value, list):
-            raise _Bad(path, "must be a list, not %s" % _kind(value))
-        if len(value) > MAX_ITEMS:
-            raise _Bad(path, "has %d items, more than %d" % (len(value), MAX_ITEMS))
-        return tuple(read(item, "%s[%d]" % (path, i)) for i, item in enumerate(value))
-
-    return read_list
-
-
-def _object(make: Callable[..., Any], readers: Mapping[str, _Reader], required: Tuple[str, ...]) -> _Reader:
-    # What may be absent and has no default of its own.
-    parts = fields(make)  # type: ignore[arg-type]  # each is one of our dataclasses
-    empty = {f.name: None for f in parts if f.name in readers and f.name not in required and f.default is MISSING and f.default_factory is MISSING}
-
-    def read(value: Any, path: str) -> Any:
-        if not isinstance(value, dict):
-            raise _Bad(path or "body", "must be an object, not %s" % _kind(value))
-        prefix = path + "." if path else ""
-        for name in required:
-            if value.get(name) is None:
-                raise _Bad(prefix + name, "is missing")
-        # Unknown names are ignored: a newer agent may say more than we understand.
-        known = {n: r(value[n], prefix + n) for n, r in readers.items() if value.get(n) is not None}
-        return make(**{**empty, **known})
-
-    return read
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "null"
-    return {bool: "true or false", str: "text", list: "a list", dict: "an object"}.get(type(value), "a number")
-
-
-_RATIO = _number(0.0, 1.0)
-_BYTES = _whole(0, _MOST_COUNT)
-_RATE = _number(0.0, 1e13)
-_SECONDS = _number(0.0, _FOREVER_S)
-_COUNT = _whole(0, 1_000_000)
-
-_SAMPLER = _object(
-    Sampler, {"state": _text, "because": _text, "beat_s": _number(0.01, 600.0), "version": _text}, ("state",)
+_SAMPLER = parts(
+    Sampler, {"state": words, "because": words, "beat_s": number(0.01, 600.0), "version": words}, ("state",)
 )
-_TOTALS = _object(
-    Totals, {"gpu_energy_j": _number(0.0, 1e15), "cpu_s": _number(0.0, 1e13), "disk_bytes": _BYTES, "net_bytes": _BYTES}, ()
+_TOTALS = parts(
+    Totals, {"gpu_energy_j": number(0.0, 1e15), "cpu_s": number(0.0, 1e13), "disk_bytes": _BYTES, "net_bytes": _BYTES}, ()
 )
-_HOLDER = _object(
-    Holder, {"pid": _whole(0, 2**32), "name": _text, "user": _text, "mem_bytes": _BYTES, "since_s": _SECONDS}, ("pid",)
+_HOLDER = parts(
+    Holder, {"pid": whole(0, 2**32), "name": words, "user": words, "mem_bytes": _BYTES, "since_s": _SECONDS}, ("pid",)
 )
-_SLICE = _object(Slice, {"uuid": _text, "mem_used_bytes": _BYTES, "mem_total_bytes": _BYTES, "processes": _COUNT}, ("uuid",))
-_GPU = _object(
+_SLICE = parts(Slice, {"uuid": words, "mem_used_bytes": _BYTES, "mem_total_bytes": _BYTES, "processes": _COUNT}, ("uuid",))
+_GPU = parts(
     Gpu,
     {
-        "uuid": _text, "model": _text, "peak_ratio": _RATIO, "mean_ratio": _RATIO, "covered_s": _number(0.0, 2 * _MOST_WINDOW_S),
-        "samples": _COUNT, "mem_used_bytes": _BYTES, "mem_total_bytes": _BYTES, "power_w": _number(0.0, 1e5),
-        "energy_j": _number(0.0, 1e15), "processes": _COUNT, "trouble": _text, "holders": _list_of(_HOLDER),
-        "slices": _list_of(_SLICE),
+        "uuid": words, "model": words, "peak_ratio": _RATIO, "mean_ratio": _RATIO, "covered_s": number(0.0, 2 * _MOST_WINDOW_S),
+        "samples": _COUNT, "mem_used_bytes": _BYTES, "mem_total_bytes": _BYTES, "power_w": number(0.0, 1e5),
+        "energy_j": number(0.0, 1e15), "processes": _COUNT, "trouble": words, "holders": list_of(_HOLDER),
+        "slices": list_of(_SLICE),
     },
     ("uuid",),
 )  # fmt: skip
-_LOADER = _object(
+_LOADER = parts(
     Loader,
     {
-        "id": _text, "wait_ratio": _RATIO, "blocked_ratio": _RATIO, "read_bytes": _BYTES, "cpu_cores": _number(0.0, 1e5), "read_calls": _BYTES,
-        "called_bytes": _BYTES, "write_bytes": _BYTES, "worker_cpu_cores": _number(0.0, 1e5), "delayed_ratio": _RATIO, "io_pressure_ratio": _RATIO,
-        "host_io_pressure_ratio": _RATIO, "host_received_bytes_per_s": _RATE, "exact_wait_ratio": _RATIO, "exact_s": _number(0.0, 2 * _MOST_WINDOW_S),
-        "batches": _BYTES, "off_gpu": _flag,
+        "id": words, "wait_ratio": _RATIO, "blocked_ratio": _RATIO, "read_bytes": _BYTES, "cpu_cores": number(0.0, 1e5), "read_calls": _BYTES,
+        "called_bytes": _BYTES, "write_bytes": _BYTES, "worker_cpu_cores": number(0.0, 1e5), "delayed_ratio": _RATIO, "io_pressure_ratio": _RATIO,
+        "host_io_pressure_ratio": _RATIO, "host_received_bytes_per_s": _RATE, "exact_wait_ratio": _RATIO, "exact_s": number(0.0, 2 * _MOST_WINDOW_S),
+        "batches": _BYTES, "off_gpu": flag,
     },
     ("id",),
 )  # fmt: skip
-_JOB = _object(Job, {"id": _text, "ended_age_s": _SECONDS, "launcher": _text, "launcher_known": _flag}, ("id",))
-_DISK = _object(
+_JOB = parts(Job, {"id": words, "ended_age_s": _SECONDS, "launcher": words, "launcher_known": flag}, ("id",))
+_DISK = parts(
     Disk,
-    {"device": _text, "use": _text, "mount": _text, "size_bytes": _BYTES, "used_ratio": _RATIO, "written_age_s": _SECONDS},
+    {"device": words, "use": words, "mount": words, "size_bytes": _BYTES, "used_ratio": _RATIO, "written_age_s": _SECONDS},
     ("device", "use"),
 )
-_PERSON = _object(Person, {"user": _text, "uid": _whole(0, 2**32 - 1), "how": _text, "idle_s": _SECONDS}, ("user",))
-_LOST = _object(Lost, {"boot_id": _text, "because": _text, "peak_ratio": _RATIO}, ("boot_id", "because"))
-_HOOKS = _object(Hooks, {"installed": _flag, "outcome": _text}, ("installed",))
-_KEEP = _object(Keep, {"for_s": _number(1.0, _FOREVER_S), "reason": _text, "who": _text}, ("for_s",))
-_HOST = _object(
+_PERSON = parts(Person, {"user": words, "uid": whole(0, 2**32 - 1), "how": words, "idle_s": _SECONDS}, ("user",))
+_AT_WORK = parts(
+    AtWork,
+    {
+        "kind": words, "user": words, "uid": whole(0, 2**32 - 1), "name": words, "idle_s": _SECONDS, "cpu_cores": number(0.0, 1e5),
+        "io_bytes_per_s": _RATE, "busy": flag, "busy_s": _SECONDS,
+    },
+    ("kind",),
+)  # fmt: skip
+_PRESENCE = parts(Presence, {"at_work": list_of(_AT_WORK), "unread": list_of(words)}, ())
+_LINKS = parts(
+    Links,
+    {
+        "whole": flag, "addresses": list_of(address), "peers": list_of(address), "ranks": list_of(_COUNT), "world_size": _COUNT,
+        "master": address,
+    },
+    ("whole",),
+)  # fmt: skip
+_LOST = parts(Lost, {"boot_id": words, "because": words, "peak_ratio": _RATIO}, ("boot_id", "because"))
+_HOOKS = parts(Hooks, {"installed": flag, "outcome": words}, ("installed",))
+_KEEP = parts(Keep, {"for_s": number(1.0, _FOREVER_S), "reason": words, "who": words}, ("for_s",))
+_HOST = parts(
     Host,
     {
-        "cpu_ratio": _RATIO, "cpus": _whole(1, 65536), "mem_used_ratio": _RATIO, "disk_bytes_per_s": _RATE,
-        "net_bytes_per_s": _RATE, "orchestrators": _list_of(_text),
+        "cpu_ratio": _RATIO, "cpus": whole(1, 65536), "mem_used_ratio": _RATIO, "disk_bytes_per_s": _RATE,
+        "net_bytes_per_s": _RATE, "orchestrators": list_of(words),
     },
     (),
 )  # fmt: skip
-_REPORT = _object(
+_REPORT = parts(
     Report,
     {
-        "v": _whole(1, 2**31), "resource": _resource, "boot_id": _text, "up_s": _SECONDS, "seq": _whole(0, _MOST_COUNT),
-        "window_s": _number(0.1, _MOST_WINDOW_S), "age_s": _SECONDS, "sampler": _SAMPLER, "sent_at": _text,
-        "expected_gpus": _whole(0, 1024), "totals": _TOTALS, "gpus": _list_of(_GPU), "jobs": _list_of(_JOB),
-        "loader": _list_of(_LOADER), "disks": _list_of(_DISK), "people": _list_of(_PERSON), "lost": _LOST, "hooks": _HOOKS, "keep": _KEEP, "host": _HOST,
+        "v": whole(1, 2**31), "resource": resource, "boot_id": words, "up_s": _SECONDS, "seq": whole(0, _MOST_COUNT),
+        "window_s": number(0.1, _MOST_WINDOW_S), "age_s": _SECONDS, "sampler": _SAMPLER, "sent_at": words,
+        "expected_gpus": whole(0, 1024), "totals": _TOTALS, "gpus": list_of(_GPU), "jobs": list_of(_JOB),
+        "loader": list_of(_LOADER), "disks": list_of(_DISK), "people": list_of(_PERSON), "lost": _LOST, "hooks": _HOOKS, "keep": _KEEP, "host": _HOST,
+        "presence": _PRESENCE, "links": _LINKS,
     },
     ("v", "resource", "boot_id", "up_s", "seq", "window_s", "age_s", "sampler"),
 )  # fmt: skip
-_ANSWER = _object(
+_ANSWER = parts(
     Answer,
     {
-        "seq": _whole(0, _MOST_COUNT),
-        "upcoming": _object(Upcoming, {"action": _text, "due_at": _text, "because": lambda v, p: str(v)[:4096]}, ("action", "because")),
-        "snoozed_until": _text,
+        "seq": whole(0, _MOST_COUNT),
+        "upcoming": parts(Upcoming, {"action": words, "due_at": words, "because": lambda v, p: str(v)[:4096]}, ("action", "because")),
+        "snoozed_until": words,
     },
     ("seq",),
 )  # fmt: skip
-
-
-def _no_duplicates(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
-    found: Dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise _Bad(name[:64], "appears twice", "send each field once")
-        found[name] = value
-    return found
-
-
-def _not_a_number(text: str) -> Any:
-    raise _Bad("body", "holds %s" % text, "leave out a figure that is not known")
-
-
-def _load(body: bytes) -> Any:
-    if len(body) > MAX_BODY_BYTES:
-        raise _Bad("body", "has %d bytes, more than %d" % (len(body), MAX_BODY_BYTES), "send one report per request")
-    try:
-        return json.loads(body.decode("utf-8"), parse_constant=_not_a_number, object_pairs_hook=_no_duplicates)
-    except UnicodeDecodeError as error:
-        raise _Bad("body", "is not UTF-8 (byte %d)" % error.start) from error
-    except RecursionError as error:
-        raise _Bad("body", "is nested too deeply") from error
-    except ValueError as error:
-        raise _Bad("body", "is not JSON (%s)" % error, "was it cut off on the way?") from error
 
 
 def _agree(report: Report) -> None:
@@ -577,7 +518,7 @@ def decode(body: bytes) -> Report:
     """
     resource = "?"
     try:
-        document = _load(body)
+        document = load(body)
         if isinstance(document, dict):
             claimed = document.get("resource")
             if isinstance(claimed, str) and is_resource_id(claimed):
@@ -595,7 +536,7 @@ def decode(body: bytes) -> Report:
 def decode_answer(body: bytes) -> Answer:
     """Read the reaper's answer. Raises ReportError when it is not one."""
     try:
-        answer: Answer = _ANSWER(_load(body), "")
+        answer: Answer = _ANSWER(load(body), "")
     except _Bad as bad:
         raise ReportError(bad.path, bad.problem, "the reaper", bad.remedy) from bad
     return answer

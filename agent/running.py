@@ -15,7 +15,7 @@ import threading
 from types import FrameType
 from typing import Any, Callable, Optional, Tuple
 
-from agent import disks, hook, host, identity, job_memory, jobs, launchers, loop, nvml, people, procs
+from agent import disks, hook, host, identity, job_memory, jobs, launchers, links, loop, nvml, people, presence, procs
 from agent.clock import BootClock, boot_id
 from agent.config import ConfigError, Settings, read_token
 from agent.exits import DONE, FAILED, refuse
@@ -106,6 +106,9 @@ def _work(settings: Settings, clock: BootClock, born: Callable[[int], Optional[i
         people.Holders(reads, names, born),
         names,
         people_every_s=settings.window_s if short else people.PEOPLE_EVERY_S,
+        presence=presence.Presence(reads, names.of, host.nobodys_name(settings.nobodys_work)),
+        links=links.LinkLook(reads),
+        presence_every_s=settings.window_s if short else people.PRESENCE_EVERY_S,
     )
 
 

@@ -46,6 +46,15 @@ class Starved:
 
 
 @dataclass(frozen=True, slots=True)
+class Unused:
+    """GPUs that nobody uses on a machine that works. ``usd_per_day``: their part of its price; None: no price is known."""
+
+    policy: str
+    gpus: int
+    usd_per_day: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FleetSummary:
     """
     What one cycle found. Whatever is not known is left out, never 0.
@@ -65,6 +74,7 @@ class FleetSummary:
     breaker_blocked: int | None = None
     starved: Sequence[Starved] = ()
     owed_starts: tuple[int, int] | None = None
+    unused: Sequence[Unused] = ()
 
 
 class Metrics:
@@ -251,6 +261,7 @@ class _FleetCollector(Collector):
         if fleet.owed_starts is not None:
             yield GaugeMetricFamily("reaper_owed_starts", "Machines of ours that were asked for and are not back.", value=fleet.owed_starts[0])
             yield GaugeMetricFamily("reaper_late_starts", "Those of them that are late.", value=fleet.owed_starts[1])
+        yield from _unused(fleet.unused)
         budget = GaugeMetricFamily("reaper_budget_left", "What is left of each limited budget.", labels=("action", "window"))
         for (action, window), left in fleet.budget_left.items():
             budget.add_metric((action, window), left)
@@ -274,3 +285,20 @@ def _starved(starved: Sequence[Starved]) -> Iterator[Metric]:
         if known:
             cost.add_metric((policy,), sum(known))
     yield from (machines, cost, unpriced)
+
+
+def _unused(unused: Sequence[Unused]) -> Iterator[Metric]:
+    """By policy, as the starved ones."""
+    gpus = GaugeMetricFamily("reaper_idle_gpus", "GPUs that nobody uses, on machines that work on others.", labels=("policy",))
+    machines = GaugeMetricFamily("reaper_idle_gpu_machines", "Machines that work on some of their GPUs only.", labels=("policy",))
+    cost = GaugeMetricFamily("reaper_idle_gpu_usd_per_day", "What those GPUs cost, of machines with a known price.", labels=("policy",))
+    unpriced = GaugeMetricFamily("reaper_idle_gpu_unpriced_machines", "Those of the machines without a known price.", labels=("policy",))
+    for policy in sorted({one.policy for one in unused}):
+        those = [one for one in unused if one.policy == policy]
+        known = [one.usd_per_day for one in those if one.usd_per_day is not None]
+        gpus.add_metric((policy,), sum(one.gpus for one in those))
+        machines.add_metric((policy,), len(those))
+        unpriced.add_metric((policy,), len(those) - len(known))
+        if known:
+            cost.add_metric((policy,), sum(known))
+    yield from (gpus, machines, cost, unpriced)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from reaper.metrics import CONTENT_TYPE, NEAR_AT_MOST, FleetSummary, Metrics, NearReap, Starved
+from reaper.metrics import CONTENT_TYPE, NEAR_AT_MOST, FleetSummary, Metrics, NearReap, Starved, Unused
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
@@ -179,3 +179,14 @@ def test_what_is_owed_is_left_out_where_it_is_not_known() -> None:
     cycle(metrics)
 
     assert series(metrics, "reaper_owed_starts") == {}
+
+
+def test_gpus_that_nobody_uses_are_told_with_their_price_by_policy_and_never_by_id(metrics: Metrics) -> None:
+    cycle(metrics, unused=[Unused("training", 7, 672.0), Unused("training", 1, None), Unused("", 2, 10.0)])
+
+    assert series(metrics, "reaper_idle_gpus") == {("training",): 8, ("",): 2}
+    assert series(metrics, "reaper_idle_gpu_machines") == {("training",): 2, ("",): 1}
+    assert series(metrics, "reaper_idle_gpu_usd_per_day") == {("training",): 672.0, ("",): 10.0}
+    assert series(metrics, "reaper_idle_gpu_unpriced_machines") == {("training",): 1, ("",): 0}
+    cycle(metrics)
+    assert series(metrics, "reaper_idle_gpus") == series(metrics, "reaper_idle_gpu_usd_per_day") == {}

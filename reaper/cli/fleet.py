@@ -8,7 +8,7 @@ from reaper.cli import screen, waits
 from reaper.cli.screen import Cell
 from reaper.decide.budget import price_of
 from reaper.decide.findings import span_text
-from reaper.decide.waste import Waste
+from reaper.decide.waste import Waste, idle_told
 from reaper.decide.waste import told as wasted_text
 from reaper.model.decision import FindingKind, Verdict
 from reaper.model.kinds.instance import Instance, InstanceState
@@ -135,6 +135,7 @@ def _machine(row: Row, result: CycleResult, configuration: Configuration) -> Doc
         "because": decision.because,
         "starved": waits.starved(row.waste),
         "noted": [f.because for f in decision.findings if f.kind is FindingKind.NOTE],
+        "idle_gpus": waits.unused(row.idle_gpus),
         "objections": [{"rule": f.rule, "kind": f.kind.value, "because": f.because} for f in decision.objections],
         "mark": None
         if mark is None
@@ -168,7 +169,14 @@ def _summary(machines: list[Document]) -> Document:
         "countdowns": sum(m["mark"] is not None for m in machines),
         "starved": len(wasted),
         "starved_usd_per_day": sum(costs) if costs else None,
+        **_unused(machines),
     }
+
+
+def _unused(machines: list[Document]) -> Document:
+    unused = [m["idle_gpus"] for m in machines if m["idle_gpus"] is not None]
+    costs = [u["usd_per_day"] for u in unused if u["usd_per_day"] is not None]
+    return {"idle_gpus": sum(u["idle"] for u in unused), "idle_gpu_machines": len(unused), "idle_gpu_usd_per_day": sum(costs) if costs else None}
 
 
 # --- for people -------------------------------------------------------------------------------------------------------
@@ -256,9 +264,11 @@ def next_step(machine: Mapping[str, Any]) -> str:
 
 def _why(machine: Mapping[str, Any]) -> str:
     mark, wasted = machine["mark"], machine["starved"]
-    if wasted is not None:
-        text = wasted_text(Waste(wasted["tree"], wasted["wait_ratio"], wasted["measured"], wasted["usd_per_day"]))
-        return f"{machine['because']}; {text}"
+    spent = [] if wasted is None else [wasted_text(Waste(wasted["tree"], wasted["wait_ratio"], wasted["measured"], wasted["usd_per_day"]))]
+    if machine["idle_gpus"] is not None:
+        spent.append(idle_told(waits.unused_of(machine["idle_gpus"])))
+    if spent:
+        return "; ".join([machine["because"], *spent])
     if mark is not None and mark["waiting_for"] is not None and machine["verdict"] == Verdict.ACT:
         return f"{machine['because']}; {mark['waiting_for']}"
     return str(machine["because"])
@@ -307,6 +317,9 @@ def _sums(told: Document, hidden: int) -> list[str]:
     if sums["starved"]:
         cost = f", which costs {screen.dollars(sums['starved_usd_per_day'])} a day" if sums["starved_usd_per_day"] is not None else ""
         lines.append(f"{sums['starved']} starved, waiting for data{cost}; nothing is ever stopped for that")
+    if sums["idle_gpus"]:
+        cost = f", which cost {screen.dollars(sums['idle_gpu_usd_per_day'])} a day" if sums["idle_gpu_usd_per_day"] is not None else ""
+        lines.append(f"{sums['idle_gpus']} GPUs idle on {sums['idle_gpu_machines']} machines that work on others{cost}; nothing is ever stopped for that")
     return lines
 
 

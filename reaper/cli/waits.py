@@ -1,10 +1,10 @@
-"""Which process trees wait for their data, by what evidence, and what that costs: for `reaper why` and its neighbours."""
+"""Which process trees wait for their data, by what evidence, which GPUs nobody uses, and what that costs: for `reaper why` and its neighbours."""
 
 from datetime import timedelta
 from typing import Any
 
 from reaper.decide.findings import span_text
-from reaper.decide.waste import Waste, told
+from reaper.decide.waste import IdleGpus, Waste, idle_told, told
 from reaper.model.signal import LoaderWindow, Observation
 
 MIB = 1 << 20
@@ -22,9 +22,24 @@ def starved(wasted: Waste | None) -> dict[str, Any] | None:
     return {"tree": wasted.tree, "wait_ratio": wasted.share, "measured": wasted.measured, "usd_per_day": wasted.usd_per_day}
 
 
-def lines(seen: Observation | None, wasted: Waste | None) -> list[str]:
+def unused(wasted: IdleGpus | None) -> dict[str, Any] | None:
+    if wasted is None:
+        return None
+    return {
+        "idle": wasted.idle, "of": wasted.count, "idle_for_s": round(wasted.idle_for.total_seconds()), "held": wasted.held,
+        "usd_per_day": wasted.usd_per_day,
+    }  # fmt: skip
+
+
+def unused_of(document: dict[str, Any]) -> IdleGpus:
+    """Back from what `unused` wrote."""
+    return IdleGpus(document["idle"], document["of"], timedelta(seconds=document["idle_for_s"]), document["held"], document["usd_per_day"])
+
+
+def lines(seen: Observation | None, wasted: Waste | None, idle: IdleGpus | None = None) -> list[str]:
     shown = [tree for tree in (seen.loaders if seen is not None else None) or () if tree.wait is not None or tree.exact is not None]
-    return [*([told(wasted)] if wasted is not None else []), *(f"data path of {tree.id}: {_words(tree)}" for tree in shown)]
+    spent = [*([told(wasted)] if wasted is not None else []), *([f"{idle_told(idle)}; nothing is done about it"] if idle is not None else [])]
+    return [*spent, *(f"data path of {tree.id}: {_words(tree)}" for tree in shown)]
 
 
 def _tree(tree: LoaderWindow) -> dict[str, Any]:

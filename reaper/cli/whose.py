@@ -3,11 +3,13 @@
 from datetime import timedelta
 from typing import Any
 
+from reaper.decide.at_work import forgotten_cell, words
 from reaper.decide.findings import span_text
+from reaper.model.presence import AtWork, Links
 from reaper.model.signal import Holder, Job, Observation
 from reaper.service.announce import person_text
 
-GIB = 1 << 30
+GIB, MIB = 1 << 30, 1 << 20
 
 
 def document(seen: Observation | None) -> dict[str, Any]:
@@ -24,6 +26,22 @@ def document(seen: Observation | None) -> dict[str, Any]:
             for gpu in seen.gpus
             for h in gpu.holders or ()
         ],
+        "at_work": None
+        if seen is None or seen.presence is None
+        else [
+            {
+                "kind": one.kind, "user": one.user, "uid": one.uid, "name": one.name, "idle_s": one.idle_s, "cpu_cores": one.cores,
+                "io_bytes_per_s": one.io_bytes_per_s, "busy": one.busy, "busy_s": one.busy_s,
+            }
+            for one in seen.presence.at_work
+        ],
+        "at_work_unread": None if seen is None or seen.presence is None else list(seen.presence.unread),
+        "links": None
+        if seen is None or seen.links is None
+        else {
+            "whole": seen.links.whole, "addresses": list(seen.links.addresses), "peers": list(seen.links.peers), "ranks": list(seen.links.ranks),
+            "world_size": seen.links.world_size, "master": seen.links.master,
+        },
         "people": None if people is None else [{"user": p.user, "uid": p.uid, "how": p.how, "idle_s": p.idle_s} for p in people],
     }
 
@@ -33,7 +51,41 @@ def lines(seen: Observation | None) -> list[str]:
         return []
     told = [f"job {_job(job)}" for job in seen.jobs or ()]
     told += [f"held: {gpu.uuid} by {_holder(holder)}" for gpu in seen.gpus for holder in gpu.holders or ()]
-    return [*told, *(f"on it: {person_text(person)}" for person in seen.people or ())]
+    told += [f"on it: {person_text(person)}" for person in seen.people or ()]
+    if seen.presence is not None:
+        told += [f"at work: {_at_work(one)}" for one in seen.presence.at_work]
+        told += [f"at work: cannot be seen: {what}" for what in seen.presence.unread]
+    return [*told, *_links(seen.links)]
+
+
+def _at_work(one: AtWork) -> str:
+    parts = [f"{words(one)} of {one.user}" if one.user is not None else words(one)]
+    if one.idle_s is not None:
+        parts.append(f"typed {_span(one.idle_s)} before the report's end")
+    if one.busy is not None:
+        since = f" for {_span(one.busy_s)}" if one.busy and one.busy_s else ""
+        parts.append(f"runs a cell{since}" if one.busy else "runs no cell")
+        if forgotten_cell(one):
+            parts.append("silent for so long that it no longer counts as work")
+    if one.cores is not None:
+        parts.append(f"{one.cores:.2g} cores")
+    if one.io_bytes_per_s:
+        parts.append(f"{one.io_bytes_per_s / MIB:,.2g} MiB/s")
+    return ", ".join(parts)
+
+
+def _links(links: Links | None) -> list[str]:
+    if links is None:
+        return []
+    told = []
+    if links.peers:
+        told.append(f"its GPU processes are connected to {', '.join(links.peers)}")
+    if links.ranks and links.world_size is not None:
+        ranks = ", ".join(map(str, links.ranks))
+        told.append(f"rank {ranks} of {links.world_size}" + (f", master {links.master}" if links.master is not None else ""))
+    if not links.whole:
+        told.append("not all connections of its GPU processes can be seen")
+    return told
 
 
 def _job(job: Job) -> str:

@@ -21,7 +21,7 @@ from reaper.decide.findings import span_text
 from reaper.decide.guards import stop_protected
 from reaper.decide.last_look import last_look
 from reaper.decide.undo import left_stopped
-from reaper.decide.waste import SHIPPED_ABOVE, Waste, waste
+from reaper.decide.waste import SHIPPED_ABOVE, IdleGpus, Waste, waste
 from reaper.errors import UsageError
 from reaper.model.audit import AuditEntry
 from reaper.model.decision import Decision, Finding, FindingKind, Verdict
@@ -35,6 +35,7 @@ from reaper.model.snooze import Snooze
 from reaper.ports import Store
 from reaper.service import lost
 from reaper.service.gather import Gathering, read_known
+from reaper.service.unused import unused_gpus
 from reaper.service.watch import Watch
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Told:
     entries: tuple[AuditEntry, ...]
     cautions: tuple[str, ...] = ()
     waste: Waste | None = None
+    idle_gpus: IdleGpus | None = None
 
     @property
     def stopped_by_us(self) -> Attempt | None:
@@ -114,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
 def _look(store: Store, found: Found, configuration: Configuration, now: datetime) -> Told:
     id = found.id
     voice = store.voice(id)
-    decision = facts = mark = due_at = look = wasted = None
+    decision = facts = mark = due_at = look = wasted = unused = None
     if found.instance is not None:
         watch = Watch(store)
         watch.catch_up(store, now)  # folds only the machines that are asked for
@@ -123,7 +125,8 @@ def _look(store: Store, found: Found, configuration: Configuration, now: datetim
         decision = _decision(facts, now)
         if decision.state.activity is Activity.BUSY:
             above = facts.policy.starved_above if facts.policy is not None else SHIPPED_ABOVE
-            wasted = waste(facts.newest, above, price_of(found.instance.type, configuration.prices, found.instance.hourly_usd))
+            price = price_of(found.instance.type, configuration.prices, found.instance.hourly_usd)
+            wasted, unused = waste(facts.newest, above, price), unused_gpus(facts, watch, price)
         marks = [m for m in store.marks().values() if m.resource == id]
         mark = next((m for m in marks if m.action is decision.action), marks[0] if marks else None)
         if mark is not None and facts.policy is not None:
@@ -135,7 +138,7 @@ def _look(store: Store, found: Found, configuration: Configuration, now: datetim
         snoozes=tuple(s for s in store.snoozes(now) if s.resource == id),
         reports=_reports(store, id, voice), voice=voice,
         attempts=store.attempts(resource=id, limit=20),
-        entries=store.audit(resource=id, limit=ENTRIES_SHOWN), waste=wasted,
+        entries=store.audit(resource=id, limit=ENTRIES_SHOWN), waste=wasted, idle_gpus=unused,
     )  # fmt: skip
 
 
@@ -187,6 +190,7 @@ def document(told: Told, now: datetime) -> dict[str, Any]:
         **whose.document(told.reports[0] if told.reports else None),
         **waits.document(told.reports[0] if told.reports else None),
         "starved": waits.starved(told.waste),
+        "idle_gpus": waits.unused(told.idle_gpus),
         "agent": None
         if told.voice is None
         else {
@@ -340,7 +344,7 @@ def _agent(told: Told, now: datetime) -> list[str]:
             f"  report {seen.seq}: window of {seen.window_s:g} s ended {screen.ago(seen.ended_at, now)}, "
             f"{'verified' if seen.verified else 'not verified'}, GPU peaks {peaks}{trouble}"
         )
-    lines += [f"  {line}" for line in waits.lines(told.reports[0] if told.reports else None, told.waste)]
+    lines += [f"  {line}" for line in waits.lines(told.reports[0] if told.reports else None, told.waste, told.idle_gpus)]
     lines += [f"  {line}" for line in whose.lines(told.reports[0] if told.reports else None)]
     if not told.reports:
         lines.append("  none of its reports is kept any more")

@@ -5,6 +5,7 @@ import re
 from datetime import datetime
 from functools import lru_cache
 
+from reaper.decide import at_work
 from reaper.decide.facts import MOST_AHEAD, Facts, silent_for
 from reaper.model.policy import MIB
 from reaper.model.signal import Observation, State
@@ -70,6 +71,9 @@ def busy_sign(facts: Facts, seen: Observation) -> str | None:
         cores = figure(tree.cpu_cores)
         if cores is not None and cores >= cpu:
             return f"a GPU's owner used {cores:.2f} cores"
+    people = at_work.sign(seen, cpu, disk)
+    if people is not None:
+        return people
     if seen.cpu_ratio is not None and seen.cpu_ratio >= cpu:
         return f"CPU {seen.cpu_ratio:.0%}"
     if seen.disk_bytes_per_s is not None and seen.disk_bytes_per_s >= disk:

@@ -21,6 +21,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 
+from reaper.decide import at_work
 from reaper.model.signal import GpuWindow, Limits, Observation, Quiet, Signal
 
 PERIOD_S = 60.0
@@ -60,6 +61,10 @@ class Track:
         self._lost_ends = array("d")
         self._lost_sums = array("d")
         self.lost = 0.0
+
+    @property
+    def born(self) -> float:
+        return self._born
 
     def push(self, end: float, peak: float) -> None:
         ends, falls = self._ends, self.falls
@@ -260,6 +265,24 @@ class IdleClock:
             last_busy=last_busy,
         )
 
+    def quiet_gpus(self, limit: float) -> dict[str, datetime] | None:
+        """
+        Since when each GPU that the newest verified window could read has been at or below ``limit``, by UUID; above it in that
+        window: not in it. None: no verified window in this stretch.
+        """
+        if self._until is None or self._newest is None:
+            return None
+        found: dict[str, datetime] = {}
+        for gpu in self._newest.gpus:
+            track = self._gpus.get(gpu.uuid)
+            if track is None or gpu.peak is None or not gpu.covered_s:
+                continue
+            step = track.last_above(limit)
+            since = max(step[0] if step is not None else self._began, track.born)
+            if since < self._until:
+                found[gpu.uuid] = self._newest.ended_at - timedelta(seconds=self._until - since)
+        return found
+
     def _last_busy(self, limits: Limits) -> tuple[float, tuple[Signal, float] | None]:
         """The end of the newest window that was busy by one signal, and that signal's peak; the stretch's begin if none was."""
         since, busy = self._began, None
@@ -302,14 +325,19 @@ def _below(limits: Limits) -> dict[Signal, float]:
         Signal.NET: limits.net_bytes_per_s,
         Signal.WAIT: limits.wait,
         Signal.TREE_CPU: limits.cpu,
+        Signal.PEOPLE: 1.0,
+        Signal.WORK_CPU: limits.cpu,
+        Signal.WORK_IO: limits.disk_bytes_per_s,
     }
     return {signal: math.nextafter(limit, -1.0) for signal, limit in strict.items()}
 
 
 def _quantised(signal: Signal, value: float) -> float:
     match signal:
-        case Signal.CPU | Signal.WAIT:
+        case Signal.CPU | Signal.WAIT | Signal.PEOPLE:
             return _up_to(value, 0.01)
+        case Signal.WORK_CPU:
+            return _up_to(value, 0.01 if value < 1.0 else 0.1)
         case Signal.TREE_CPU:
             return _up_to(value, 0.05)
         case _:
@@ -347,6 +375,7 @@ def _host_known(seen: Observation) -> dict[Signal, bool]:
         Signal.NET: seen.net_bytes_per_s is not None,
         Signal.WAIT: waits,
         Signal.TREE_CPU: cpus,
+        **at_work.known(seen),
     }
 
 
@@ -359,7 +388,7 @@ def _host_values(seen: Observation) -> dict[Signal, float]:
         Signal.WAIT: max((waited for tree in trees if (waited := tree.waited) is not None), default=None),
         Signal.TREE_CPU: max((tree.cpu_cores for tree in trees if tree.cpu_cores is not None), default=None),
     }
-    return {signal: value for signal, value in values.items() if value is not None}
+    return {**at_work.values(seen), **{signal: value for signal, value in values.items() if value is not None}}
 
 
 def in_order(windows: Iterable[Observation]) -> list[Observation]:

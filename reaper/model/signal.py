@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from reaper.model.presence import Links, Presence
 from reaper.model.resource import ResourceId
 
 HELD_BYTES = 256 * 1024 * 1024
@@ -53,6 +54,9 @@ class Signal(StrEnum):
     NET = "net"  # bytes per second, both ways
     WAIT = "data wait"  # the worst process tree's share of the window spent waiting for data
     TREE_CPU = "gpu owner's cpu"  # the busiest process tree that holds a GPU, in cores
+    PEOPLE = "people at work"  # 1: somebody typed or a kernel ran a cell, else 0
+    WORK_CPU = "people's cpu"  # the busiest tree of somebody's processes, GPU or not, in cores
+    WORK_IO = "people's reads and writes"  # the same in bytes per second, scaled to the disk limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +206,8 @@ class Observation:
     ``ended_at`` is receipt minus the report's age; ``up_s`` is the agent's boot clock at the window's end, and lengths
     inside one boot come from it alone. ``verified``: the voice is this machine's own; an unverified one can say BUSY,
     never IDLE. ``orchestrators``: None is "could not look"; so it is for ``disks``, the local ones,
-    ``jobs`` and ``people``, and () is "looked, none".
+    ``jobs`` and ``people``, and () is "looked, none". ``presence`` None: an agent that does not look who works beside its
+    GPUs; ``links`` None: no process with a GPU could be looked at, or there is none.
     """
 
     resource: ResourceId
@@ -231,6 +236,8 @@ class Observation:
     disks: tuple[LocalDisk, ...] | None = None
     jobs: tuple[Job, ...] | None = None
     people: tuple[Person, ...] | None = None
+    presence: Presence | None = None
+    links: Links | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from reaper.decide.engine import decide
 from reaper.decide.facts import Facts
 from reaper.decide.guards import stop_protected
 from reaper.decide.last_look import last_look
-from reaper.decide.waste import SHIPPED_ABOVE, Waste, waste
+from reaper.decide.waste import SHIPPED_ABOVE, IdleGpus, Waste, waste
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.decision import Action, Decision, FindingKind, Verdict
 from reaper.model.kinds.instance import InstanceState
@@ -38,6 +38,7 @@ from reaper.service.gather import Gathering, read_known
 from reaper.service.inventory import Inventory, kept, refresh
 from reaper.service.owed import OwedStarts
 from reaper.service.recipes import Terms
+from reaper.service.unused import unused_gpus
 from reaper.service.watch import Watch
 
 _log = log.get(__name__)
@@ -49,13 +50,14 @@ MarkKey = tuple[ResourceId, Action]
 class Row:
     """
     One machine in one cycle, for whoever shows it. ``due_at``: the earliest; None: stands still or not nominated. ``waste``: of
-    one whose jobs wait for their data.
+    one whose jobs wait for their data; ``idle_gpus``: of one that works on some of its GPUs only.
     """
 
     decision: Decision
     candidate: planner.Candidate
     due_at: datetime | None = None
     waste: Waste | None = None
+    idle_gpus: IdleGpus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,11 +335,13 @@ class Cycle:
                 look = last_look(mark, facts, this.now, observe=observe)
                 due_at = lifecycle.earliest(mark, policy, this.now)
             candidate = planner.Candidate(facts.instance, decision, policy, mark, facts.gang, look)
-            wasted = None
+            wasted, unused = None, None
             if decision.state.activity is Activity.BUSY:  # GPUs that compute now and then wait as well
                 above = policy.starved_above if policy is not None else SHIPPED_ABOVE
-                wasted = waste(facts.newest, above, budgets.price_of(facts.instance.type, configuration.prices, facts.instance.hourly_usd))
-            rows.append(Row(decision, candidate, due_at, wasted))
+                price = budgets.price_of(facts.instance.type, configuration.prices, facts.instance.hourly_usd)
+                wasted = waste(facts.newest, above, price)
+                unused = unused_gpus(facts, self._watch, price)
+            rows.append(Row(decision, candidate, due_at, wasted, unused))
         return rows
 
     def _plan(

@@ -14,7 +14,7 @@ from typing import Protocol
 from reaper import log
 from reaper.decide.facts import MOST_AHEAD
 from reaper.errors import ReaperError, UsageError
-from reaper.metrics import FleetSummary, Metrics, NearReap, Starved
+from reaper.metrics import FleetSummary, Metrics, NearReap, Starved, Unused
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.mark import Stage
 from reaper.model.plan import Approval
@@ -25,7 +25,7 @@ from reaper.service import owed
 from reaper.service.cycle import Cycle, CycleResult, running_in_scope
 from reaper.service.execute import Withdrawn
 from reaper.service.lead import Leader
-from reaper.service.starved import StarvedWatch
+from reaper.service.starved import StarvedWatch, UnusedWatch
 from reaper.service.undo import APPROVAL_PREFIX, find_stop
 from reaper.service.watch import Watch
 
@@ -64,6 +64,7 @@ class Daemon:
     cycled_at: datetime | None = None
     leading: bool = False
     _starved: StarvedWatch = field(default_factory=StarvedWatch)
+    _unused: UnusedWatch = field(default_factory=UnusedWatch)
 
     @property
     def ready(self) -> bool:
@@ -165,6 +166,7 @@ class Daemon:
         near: list[NearReap] = []
         starved = {row.decision.resource: row for row in result.rows if row.waste is not None}
         self._starved.step({id: row.waste for id, row in starved.items() if row.waste is not None}, now)
+        self._unused.step({row.decision.resource: row.idle_gpus for row in result.rows if row.idle_gpus is not None}, now)
         ages: list[float] = []
         for row in result.rows:
             key = (row.decision.state.value, row.decision.verdict.value)
@@ -181,7 +183,9 @@ class Daemon:
         owing = owed.read(self.store)
         fleet = FleetSummary(
             machines=machines, near=near, report_ages=ages, budget_left=result.budget_left,
-            breaker_open=bool(blocked), breaker_blocked=len(blocked), owed_starts=(len(owing), sum(one.late_told for one in owing.values())),
+            breaker_open=bool(blocked), breaker_blocked=len(blocked),
+            owed_starts=(len(owing), sum(one.late_told for one in owing.values())),
+            unused=[Unused(row.decision.policy or "", row.idle_gpus.idle, row.idle_gpus.usd_per_day) for row in result.rows if row.idle_gpus is not None],
             starved=[Starved(row.decision.policy or "", row.waste.usd_per_day) for row in starved.values() if row.waste is not None],
         )  # fmt: skip
         for _ in result.lost:

@@ -1,4 +1,7 @@
-"""Which machines are of one job: those that share a value of any of the operator's [gang] rules, directly or by way of others."""
+"""
+Which machines are of one job: those that share a value of any of the operator's [gang] rules, directly or by way of others;
+and those whose GPU processes are connected, unless the rules already say of both which job they are of.
+"""
 
 from collections.abc import Iterable
 
@@ -10,9 +13,15 @@ from reaper.model.resource import ResourceId
 class Gangs:
     """The gangs of one listing. A gang is called by the first, in order of text, of its members' keys."""
 
-    def __init__(self, instances: Iterable[Instance], same: tuple[str, ...]) -> None:
+    def __init__(self, instances: Iterable[Instance], same: tuple[str, ...], linked: Iterable[tuple[ResourceId, ResourceId]] = ()) -> None:
         self._parent: dict[str, str] = {}
         keys = {instance.id: gang_keys(instance, same) for instance in instances} if same else {}
+        ruled = {id for id, several in keys.items() if several}
+        for one, other in linked:
+            if one not in ruled or other not in ruled:
+                mine = keys[one] = keys.get(one) or frozenset((f"connected={one}",))
+                theirs = keys[other] = keys.get(other) or frozenset((f"connected={other}",))
+                self._join(min(mine), min(theirs))
         for several in keys.values():
             for key in several:
                 self._join(min(several), key)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from reaper.decide.correlate import state_of
 from reaper.decide.facts import MOST_AHEAD, Facts, Member, Shield
+from reaper.decide.links import pairs
 from reaper.model.kinds.instance import Instance, Protections
 from reaper.model.plan import Attempt, Outcome
 from reaper.model.policy import Configuration, Policy, gang_keys
@@ -75,6 +76,7 @@ class Gathering:
         self._watch = watch
         self._inventory = inventory
         self._instances = dict(inventory.instances)
+        self._linked = self._connected()
         self._gangs = self._together()
         self._stale_after = max(3 * configuration.cycle, timedelta(minutes=2))
         self._policies: dict[ResourceId, tuple[Policy, ...]] = {}
@@ -94,7 +96,11 @@ class Gathering:
         return shields
 
     def _together(self) -> Gangs:
-        return Gangs((instance for instance, _ in self._instances.values()), self.configuration.gang_same)
+        return Gangs((instance for instance, _ in self._instances.values()), self.configuration.gang_same, sorted(self._linked))
+
+    def _connected(self) -> frozenset[tuple[ResourceId, ResourceId]]:
+        asked = [instance for instance in self.instances if instance.state.counts and instance.gpus != 0]
+        return pairs(asked, self._watch.links(instance.id for instance in asked))
 
     @property
     def instances(self) -> Iterable[Instance]:
@@ -119,6 +125,10 @@ class Gathering:
         gang = self._gangs.of(resource)
         self._watch.catch_up_on(store, (resource, *(self.gang_members(gang) if gang is not None else ())), now)
         self._members.clear()
+        linked = self._connected()
+        if linked != self._linked:
+            self._linked = linked
+            self._gangs = self._together()
 
     def gang_of(self, resource: ResourceId) -> str | None:
         return self._gangs.of(resource)

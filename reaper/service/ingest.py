@@ -17,6 +17,7 @@ from reaper.decide.windows import HORIZON
 from reaper.errors import HeardElsewhere, ReaperError
 from reaper.log import get
 from reaper.model.audit import AuditEntry, AuditKind
+from reaper.model.presence import AtWork, Links, Presence
 from reaper.model.resource import ResourceId
 from reaper.model.signal import GpuWindow, Holder, Job, LoaderWindow, LocalDisk, Observation, Person, Totals, Voice
 from reaper.ports import Clock, Store, Token
@@ -274,8 +275,21 @@ def _observation(report: wire.Report, resource: ResourceId, now: datetime) -> Ob
         if report.disks is not None
         else None,
         jobs=tuple(Job(job.id, job.ended_age_s, job.launcher, job.launcher_known) for job in report.jobs) if report.jobs is not None else None,
+        presence=_presence(report.presence) if report.presence is not None else None,
+        links=_links(report.links) if report.links is not None else None,
         people=tuple(Person(who.user, who.uid, who.how, who.idle_s) for who in report.people) if report.people is not None else None,
     )
+
+
+def _presence(told: wire.Presence) -> Presence:
+    people = (
+        AtWork(one.kind, one.user, one.uid, one.name, one.idle_s, one.cpu_cores, one.io_bytes_per_s, one.busy, one.busy_s) for one in told.at_work
+    )
+    return Presence(tuple(people), told.unread)
+
+
+def _links(told: wire.Links) -> Links:
+    return Links(told.whole, told.addresses, told.peers, told.ranks, told.world_size, told.master)
 
 
 def _loader(tree: wire.Loader) -> LoaderWindow:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import TypeVar
 
+from reaper.decide.links import REMEMBERED, Told
 from reaper.decide.windows import HORIZON, Fold, IdleClock, in_order
 from reaper.model.resource import ResourceId
 from reaper.model.signal import Limits, Observation, Quiet, Voice
@@ -20,6 +21,8 @@ _Answer = TypeVar("_Answer")
 
 _SWEEP_EVERY = timedelta(hours=1)
 
+_SOME_MORE = timedelta(minutes=5)
+
 _FOLLOWED = 20
 """Windows of one machine that are read one after the other; of more, a whole new fold is no dearer."""
 
@@ -27,13 +30,14 @@ _FOLLOWED = 20
 class _Machine:
     """``stale``: the fold lacks something that the store has. ``changes`` counts, so that a fold made aside can tell it is old."""
 
-    __slots__ = ("changes", "clock", "latest_at", "newest", "stale", "verified")
+    __slots__ = ("changes", "clock", "latest_at", "links", "newest", "stale", "verified")
 
     def __init__(self) -> None:
         self.clock = IdleClock()
         self.newest: Observation | None = None
         self.verified: Observation | None = None
         self.latest_at: datetime | None = None  # the latest end of any window
+        self.links: Told | None = None  # of machines that ever told of a connection, and of those that could deny one
         self.stale = False
         self.changes = 0
 
@@ -51,6 +55,9 @@ class _Machine:
         """The next one in order. False: the clock did not take it."""
         self._reach(seen)
         self.newest = seen
+        if self.links is not None or seen.links is not None or seen.presence is not None:
+            self.links = self.links or Told()
+            self.links.add(seen)
         if seen.verified:
             self.verified = seen
         return self.clock.add(seen) in (Fold.ADDED, Fold.RESTARTED)
@@ -200,12 +207,39 @@ class Watch:
         """The idle clock's answer (see `IdleClock.quiet`); None: no verified window in its present stretch, or none at all."""
         return self._ask(resource, lambda machine: machine.clock.quiet(limits, spans, served=served))
 
+    def quiet_gpus(self, resource: ResourceId, limit: float) -> dict[str, datetime] | None:
+        """See `IdleClock.quiet_gpus`."""
+        return self._ask(resource, lambda machine: machine.clock.quiet_gpus(limit))
+
     def newest(self, resource: ResourceId) -> Observation | None:
         """The newest window of any voice within the horizon."""
         return self._ask(resource, lambda machine: machine.newest)
 
     def newest_verified(self, resource: ResourceId) -> Observation | None:
         return self._ask(resource, lambda machine: machine.verified)
+
+    def links(self, resources: Iterable[ResourceId]) -> dict[ResourceId, Told]:
+        """
+        What each machine told of its connections, of those whose agents look for them. Of one that is not folded only the
+        last windows are read, since more is not remembered: a command that explains one machine asks for all of them.
+        """
+        found: dict[ResourceId, Told] = {}
+        unfolded: list[tuple[ResourceId, datetime]] = []
+        with self._lock:
+            store = self._store
+            for resource in resources:
+                machine = self._machines.get(resource)
+                if machine is not None and machine.stale and store is not None and machine.latest_at is not None:
+                    unfolded.append((resource, machine.latest_at))
+                elif machine is not None and machine.links is not None:
+                    found[resource] = machine.links
+        for resource, latest_at in unfolded:
+            assert store is not None
+            told = Told()
+            for seen in in_order(store.observations(latest_at - REMEMBERED - _SOME_MORE, resource)):
+                told.add(seen)
+            found[resource] = told
+        return found
 
     def peek(self, resource: ResourceId) -> Observation | None:
         """The newest window as far as it is folded, without asking the store; it may have been distrusted since."""

@@ -50,22 +50,37 @@ class FakeMachine:
         born_s: float = 500.0,
         group: Optional[int] = None,
         namespaced: Optional[int] = None,
+        ticks: int = 0,
+        reaped: int = 0,
+        number: int = 0,
+        sleeps_in: Optional[str] = None,
+        io_bytes: Optional[int] = None,
+        environment: Optional[Sequence[str]] = None,
     ) -> None:
-        """``foreground``: the process group in the foreground of its terminal (its own, unless given)."""
+        """
+        ``foreground``: the process group in the foreground of its terminal (its own, unless given), which is the one of that
+        ``number``. ``ticks`` of its own, ``reaped`` those of its children that ended. ``io_bytes`` through read calls.
+        """
         self.end(pid)
         home = self.proc / str(pid)
         (home / "fd").mkdir(parents=True)
         own = group if group is not None else pid
         fields = ["0"] * 50
         fields[0], fields[1], fields[2], fields[3], fields[19] = state, str(parent), str(own), str(session), str(int(born_s * HZ))
-        fields[4] = "34816" if terminal else "0"
+        fields[4] = str(34816 + number) if terminal else "0"
+        fields[11], fields[13] = str(ticks), str(reaped)
         fields[5] = str((foreground if foreground is not None else own) if terminal else -1)
         (home / "stat").write_text("%d (%s) %s\n" % (pid, name, " ".join(fields)))
         inner = "\t%d" % namespaced if namespaced is not None else ""
         (home / "status").write_text("Name:\t%s\nUid:\t%d\t%d\t%d\t%d\nNSpid:\t%d%s\n" % (name.encode("unicode_escape").decode(), uid, uid, uid, uid, pid, inner))
         (home / "cmdline").write_bytes(b"\0".join(a.encode() for a in args) + b"\0" if args else b"")
-        number = "0" if self.hierarchy == "" else "7"
-        (home / "cgroup").write_text("%s:%s:%s\n" % (number, self.hierarchy, cgroup))
+        if sleeps_in is not None:
+            (home / "wchan").write_text(sleeps_in)
+        if io_bytes is not None:
+            (home / "io").write_text("rchar: %d\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n" % io_bytes)
+        if environment is not None:
+            (home / "environ").write_bytes(b"".join(entry.encode() + b"\0" for entry in environment))
+        (home / "cgroup").write_text("%s:%s:%s\n" % ("0" if self.hierarchy == "" else "7", self.hierarchy, cgroup))
         if stdin is not None:
             os.symlink(stdin, home / "fd" / "0")
         self._join(pid, cgroup)

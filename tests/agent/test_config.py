@@ -7,7 +7,8 @@ from typing import Dict, List
 
 import pytest
 
-from agent.config import ConfigError, Settings, load, read_token
+from agent import doors
+from agent.config import NOBODYS_WORK, ConfigError, Settings, _names, load, read_token
 
 GOOD = 'reaper = "https://reaper.example.com"\ntoken_file = "/etc/reaper-agent/token"\n'
 
@@ -172,3 +173,37 @@ def test_bad_token_file_is_named_and_never_shown(tmp_path: Path, content: "str |
 def test_no_token_at_all_is_named() -> None:
     with pytest.raises(ConfigError, match="token_file: is missing; put the token of `reaper token issue RESOURCE` into a file"):
         read_token(Settings("https://r"))
+
+
+# --- nobody's work ---
+
+
+@pytest.mark.parametrize("name", ["*", "python*", "py?", "[a-z]", "/usr/bin/restic", "restic backup", "", "+"])
+def test_nobodys_work_is_exact_names_and_no_patterns(tmp_path: Path, name: str) -> None:
+    (problem,) = problems(tmp_path, GOOD + "nobodys_work = [%r]\n" % name)
+
+    assert "exact name" in problem or "list of process names" in problem
+
+
+@pytest.mark.parametrize(
+    "name", ["python", "python3", "python3.11", "bash", "sh", "zsh", "node", "tmux", "tmux: server", "screen", "sshd", "docker", "containerd-shim", "jupyter-lab",
+             "ipykernel_launcher", "torchrun", "ray", "slurmstepd", "cron", "R", "julia", "java", "make", "systemd", "train", "ssm-session-worker", "MainThread"]
+)  # fmt: skip
+@pytest.mark.parametrize("sign", ["", "+"])
+def test_name_in_which_peoples_own_work_runs_is_refused(tmp_path: Path, name: str, sign: str) -> None:
+    (problem,) = problems(tmp_path, GOOD + "nobodys_work = ['Xorg', '%s']\n" % name if not sign else GOOD + "nobodys_work = ['+%s']\n" % name)
+
+    assert "people's own work runs" in problem or "exact name" in problem
+    assert name in problem
+
+
+def test_names_with_a_plus_are_added_to_the_shipped_list(tmp_path: Path) -> None:
+    settings = load(write(tmp_path, GOOD + "nobodys_work = ['+my-backup', '+my-check']\n"), {})
+
+    assert settings.nobodys_work == (*NOBODYS_WORK, "my-backup", "my-check")
+    assert problems(tmp_path, GOOD + "nobodys_work = ['+my-backup', 'Xorg']\n")[0].startswith("%s: nobodys_work: mixes names" % (tmp_path / "agent.toml"))
+
+
+def test_shipped_list_would_be_taken_as_settings_and_hides_no_door() -> None:
+    assert _names(list(NOBODYS_WORK)) == NOBODYS_WORK
+    assert [name for name in NOBODYS_WORK if doors.door(name[:15]) is not None or doors.starts_containers(name)] == []

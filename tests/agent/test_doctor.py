@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +12,12 @@ from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
-from agent import doctor, doctor_driver
+from agent import doctor, doctor_driver, doctor_work, hook
 from agent.config import Settings
 from agent.doctor_driver import FAIL, OK, WARN, Check
 from agent.identity import Identity, IdentityError
 from agent.pci import PciGpus
-from tests.agent.doubles import RESOURCE, Reaper
+from tests.agent.doubles import RESOURCE, Lines, Reaper
 from tests.agent.doubles import settings as make_settings
 from tests.agent.driven import EVERY_CALL
 from tests.fakes import nvml
@@ -28,6 +29,53 @@ def states(checks: List[Check]) -> Dict[str, str]:
     for check in checks:
         assert (check.state == OK) == (check.lost is None) == (check.remedy is None), check
     return {check.name: check.state for check in checks}
+
+
+# --- people and the hook ---
+
+
+def test_hook_that_an_agent_reads_is_well(tmp_path: Path, log: Lines) -> None:
+    os.chmod(tmp_path, 0o755)
+    folder = tmp_path / "run"
+    door = hook.Socket(folder / "hook.sock", log)
+    assert door.open()
+    try:
+        found = doctor_work.hook(folder / "hook.sock")
+        os.chmod(folder, 0o700)
+        closed = doctor_work.hook(folder / "hook.sock")
+    finally:
+        door.close()
+
+    assert found.state == OK or "chmod o+x" in (found.remedy or "") and str(folder) not in (found.remedy or "").split()
+    assert closed.state == WARN
+    assert str(folder) in (closed.remedy or "")
+
+
+@pytest.mark.parametrize(
+    ("made", "expected", "words"), [("nothing", WARN, "No such file"), ("a file", WARN, "is no socket"), ("left behind", WARN, "nobody reads"), ("off", OK, "turned off")]
+)
+def test_hook_that_nobody_reads_is_told_with_what_is_lost(tmp_path: Path, made: str, expected: str, words: str) -> None:
+    path: Optional[Path] = tmp_path / "hook.sock"
+    if made == "a file":
+        (tmp_path / "hook.sock").write_text("")
+    if made == "left behind":
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as old:
+            old.bind(str(path))
+    check = doctor_work.hook(path if made != "off" else None)
+    states([check])
+
+    assert (check.state, words in check.found) == (expected, True)
+    assert expected == OK or "the estimate stands" in (check.lost or "")
+
+
+def test_sessions_that_cannot_be_seen_are_told(tmp_path: Path) -> None:
+    (tmp_path / "pts").mkdir()
+    (tmp_path / "7" / "fd").mkdir(parents=True)
+    (tmp_path / "7" / "ns").mkdir()
+    os.symlink("net:[1]", tmp_path / "7" / "ns" / "net")
+
+    assert states(doctor_work.people(7, tmp_path, tmp_path / "pts")) == {"terminals": OK, "sessions": OK}
+    assert states(doctor_work.people(8, tmp_path, tmp_path / "none")) == {"terminals": WARN, "sessions": WARN}
 
 
 # --- rights ---

@@ -15,7 +15,7 @@ import pytest
 
 from agent.config import ConfigError, load
 from agent.exporter import Exporter, render
-from agent.report import Gpu, Host, Loader, Report, Sampler, Slice
+from agent.report import AtWork, Gpu, Host, Links, Loader, Presence, Report, Sampler, Slice
 from agent.sender import Delivery
 from agent.version import VERSION
 from tests.agent.doubles import BOOT, RESOURCE, KeptReports, Lines, ManualClock
@@ -27,8 +27,9 @@ FULL = Report(
         Gpu("GPU-a", "NVIDIA H100", 0.5, 0.25, 59.5, 300, 1 << 30, 80 << 30, 412.5, 9e6, 3),
         Gpu("GPU-b", 'odd "\\ name', trouble="lost", slices=(Slice("MIG-1", 20 << 20, 10 << 30, 0), Slice("MIG-2"))),
     ),
-    loader=(Loader("pid-7", 0.75), Loader("pid-8")),
+    loader=(Loader("pid-7", 0.75, exact_wait_ratio=0.5, exact_s=59.0, batches=120), Loader("pid-8")),
     host=Host(0.1, 64, 0.5, 1000.0, 20.0),
+    presence=Presence((AtWork("ssh", "ada"), AtWork("ssh", "mia"), AtWork("kernel", "ada")), ("kernels",)), links=Links(True, ("10.0.0.1",), ("10.0.0.2",)),
 )  # fmt: skip
 _LINE = re.compile(r'^(reaper_agent_[a-z_]+)(\{(?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+\})? (\S+)$')
 
@@ -58,6 +59,9 @@ def test_page_has_the_reports_figures_and_only_those() -> None:
     assert [name for name in page if "GPU-b" in name and "slice" not in name] == []
     assert page['slice_memory_used_bytes{uuid="MIG-1",gpu="GPU-b"}'] == 20 << 20
     assert page['slice_processes{uuid="MIG-1",gpu="GPU-b"}'] == 0
+    assert (page['data_wait_exact_ratio{tree="pid-7"}'], page['data_wait_exact_batches{tree="pid-7"}']) == (0.5, 120)
+    assert (page['at_work{kind="ssh"}'], page['at_work{kind="kernel"}'], page["at_work_unread"], page["linked_machines"]) == (2, 1, 1, 1)
+    assert not any("ada" in name or "10.0.0" in name for name in page)
     assert page['data_wait_ratio{tree="pid-7"}'] == 0.75
     assert not any("MIG-2" in name or "pid-8" in name for name in page)
     assert (page["host_cpu_ratio"], page["host_disk_bytes_per_second"], page["expected_gpus"]) == (0.1, 1000.0, 2)

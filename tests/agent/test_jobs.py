@@ -738,3 +738,127 @@ def test_real_sweep_is_one_job_until_its_script_is_gone(tmp_path: Path) -> None:
     assert (first.ended_s, second.ended_s, second.id) == (None, None, first.id)
     assert {job.launcher for job in between} == {"bash"}
     assert (over.launcher, over.launcher_known, over.ended_s is not None) == (None, True, True)
+
+
+# --- containers that a shell starts one after the other ---
+
+SHIM, FIRST, CLIENT, SWEEP = 500, 501, 510, 509
+BOX = "/system.slice/docker-%s.scope"
+
+
+def contained(machine: FakeMachine, pid: int = FIRST, number: int = 1, keeper: str = "containerd-shim") -> None:
+    machine.process(SHIM, keeper, parent=INIT, cgroup="/system.slice/containerd.service")
+    machine.process(pid, "python", parent=SHIM, cgroup=BOX % (str(number) * 64), session=pid)
+
+
+def sweep(machine: FakeMachine, shell: str = "bash", **more: Any) -> None:
+    """A script in the login that waits for `docker run`."""
+    machine.process(SWEEP, shell, parent=SHELL, **{"args": ("bash", "sweep.sh"), "terminal": True, "state": "S", **more})
+    machine.process(CLIENT, "docker", parent=SWEEP, args=("docker", "run", "--gpus", "all", "train"))
+
+
+def in_a_container(machine: FakeMachine, *clients: int) -> Watcher:
+    machine.end(JOB)
+    watcher = Watcher(machine)
+    watcher.gpu = [FIRST]
+    watcher.look()
+    assert watcher.jobs.wants_clients
+    watcher.jobs.note_clients(clients)
+    return watcher
+
+
+def test_script_that_starts_containers_is_the_launcher_of_their_jobs(machine: FakeMachine) -> None:
+    contained(machine)
+    sweep(machine)
+    watcher = in_a_container(machine, CLIENT)
+    end(watcher, FIRST, CLIENT)
+
+    assert not watcher.over()
+    assert watcher.after(5.0).launcher == "bash"
+    machine.end(SWEEP)
+    assert watcher.over(120.0)
+
+
+def test_shell_that_is_back_at_its_prompt_starts_no_further_container(machine: FakeMachine) -> None:
+    contained(machine)
+    machine.process(CLIENT, "docker", parent=SHELL)
+    watcher = in_a_container(machine, CLIENT)
+    end(watcher, FIRST, CLIENT)
+
+    assert watcher.over()
+
+
+def test_client_that_lives_may_start_the_next_one(machine: FakeMachine) -> None:
+    contained(machine)
+    machine.process(CLIENT, "docker-compose", parent=SHELL)
+    watcher = in_a_container(machine, CLIENT)
+    end(watcher, FIRST)
+
+    assert not watcher.over()
+
+
+def test_script_inside_another_container_is_seen_as_well(machine: FakeMachine) -> None:
+    contained(machine)
+    machine.process(600, "containerd-shim", parent=INIT, cgroup="/system.slice/containerd.service")
+    machine.process(601, "bash", parent=600, cgroup=BOX % ("2" * 64), args=("bash", "sweep.sh"), session=601)
+    machine.process(602, "podman", parent=601, cgroup=BOX % ("2" * 64), session=601)
+    watcher = in_a_container(machine, 602)
+    end(watcher, FIRST, 602)
+
+    assert not watcher.over()
+
+
+def test_client_whose_parents_are_hidden_leaves_the_launcher_unknown(machine: FakeMachine) -> None:
+    contained(machine)
+    machine.process(CLIENT, "docker", parent=9999)
+    watcher = in_a_container(machine, CLIENT)
+    end(watcher, FIRST, CLIENT)
+
+    assert watcher.after(65.0).launcher_known is False
+
+
+def test_next_container_of_a_sweep_finds_the_clients_that_were_told(machine: FakeMachine) -> None:
+    contained(machine)
+    sweep(machine)
+    watcher = in_a_container(machine, CLIENT)
+    end(watcher, FIRST)
+    contained(machine, FIRST + 1, 2)
+    watcher.gpu = [FIRST + 1]
+    watcher.look()
+    end(watcher, FIRST + 1, CLIENT)
+
+    assert [job.launcher for job in told_after(watcher, 65.0)] == ["bash", "bash"]
+
+
+def told_after(watcher: Watcher, seconds: float) -> Tuple[JobReading, ...]:
+    for _ in range(int(seconds / BEAT_S)):
+        told = watcher.look()
+    assert told
+    return told
+
+
+def test_job_outside_of_containers_is_nothing_to_the_clients(machine: FakeMachine) -> None:
+    sweep(machine)
+    machine.process(JOB, cgroup="/system.slice/serve.service", session=JOB, parent=INIT)
+    watcher = Watcher(machine)
+    watcher.look()
+    watcher.jobs.note_clients([CLIENT])
+    end(watcher)
+
+    assert watcher.over()
+
+
+def test_clients_of_a_container_are_remembered_over_a_restart(machine: FakeMachine, tmp_path: Path, log: Lines) -> None:
+    contained(machine)
+    sweep(machine)
+    watcher = Watcher(machine, memory=JobMemory(tmp_path, BOOT, log))
+    watcher.gpu = [FIRST]
+    watcher.look()
+    watcher.jobs.note_clients([CLIENT])
+    watcher.look()
+    end(watcher, FIRST, CLIENT)
+    watcher.look()
+    again = Watcher(machine, memory=JobMemory(tmp_path, BOOT, log))
+    again.gpu, again.now_s = [], watcher.now_s
+
+    assert again.after(65.0).launcher == "bash"

@@ -338,3 +338,10 @@ def test_a_number_of_sixty_four_bits_survives() -> None:
     found = parse_instance(compute_v1.Instance.pb(compute_v1.Instance(id=2**64 - 1)), project=PROJECT, zone=ZONE, types={}, policies={})
 
     assert found.id.native == "18446744073709551615"
+
+
+def test_every_private_address_of_a_machine_on_google_is_told() -> None:
+    nics = [{"networkIP": "10.0.0.4"}, {"networkIP": "10.1.0.4", "ipv6Address": "fd20::4"}]
+
+    assert parsed(networkInterfaces=nics).private_addresses == ("10.0.0.4", "10.1.0.4", "fd20::4")
+    assert parsed(without=("networkInterfaces",)).private_addresses is None

@@ -303,3 +303,14 @@ def test_the_list_price_is_that_of_on_demand_linux_on_shared_hardware_only(raw: 
     got = parse_instance({"InstanceId": "i-0abc", **raw}, account="1", region="eu-west-1", types={}, hourly_usd=1.006)
 
     assert got.hourly_usd == price
+
+
+def test_every_private_address_of_a_machine_is_told_and_none_is_not_nothing() -> None:
+    nics = [
+        {"PrivateIpAddress": "10.0.0.4", "PrivateIpAddresses": [{"PrivateIpAddress": "10.0.0.4"}, {"PrivateIpAddress": "10.0.0.5"}]},
+        {"PrivateIpAddress": "10.1.0.4", "Ipv6Addresses": [{"Ipv6Address": "fd00::4"}]},
+    ]
+    raw = {"InstanceId": "i-01", "PrivateIpAddress": "10.0.0.4", "NetworkInterfaces": nics}
+
+    assert parse_instance(raw, account="111122223333", region="eu-west-1", types={}).private_addresses == ("10.0.0.4", "10.0.0.5", "10.1.0.4", "fd00::4")
+    assert parse_instance({"InstanceId": "i-01"}, account="111122223333", region="eu-west-1", types={}).private_addresses is None

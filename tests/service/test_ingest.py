@@ -10,6 +10,7 @@ from agent import report as wire
 from agent.report import Loader
 from reaper.errors import StoreError
 from reaper.model.audit import AuditKind
+from reaper.model.presence import AtWork, Links, Presence
 from reaper.model.signal import Holder, Job, Person
 from reaper.service.board import Board, Notice
 from reaper.service.ingest import Ingest, Reason, Rejected
@@ -391,11 +392,22 @@ def test_holders_jobs_and_people_are_kept_and_read_again(door):
     assert kept.people == (Person("mia", 1001, "login", 12.0),)
 
 
+def test_people_at_work_and_connections_are_kept_and_read_again(door):
+    at_work = wire.AtWork("kernel", "ada", 1000, "python3", None, 0.5, 1024.0, True, 60.0)
+    links = wire.Links(True, ("10.0.0.1",), ("10.0.0.2",), (0, 1), 4, "10.0.0.2")
+    door.hear(1, presence=wire.Presence((at_work,), ("kernels",)), links=links)
+    (kept,) = door.windows()
+
+    assert kept.presence == Presence((AtWork("kernel", "ada", 1000, "python3", None, 0.5, 1024.0, True, 60.0),), ("kernels",))
+    assert kept.links == Links(True, ("10.0.0.1",), ("10.0.0.2",), (0, 1), 4, "10.0.0.2")
+
+
 def test_what_an_agent_does_not_tell_of_is_not_known_rather_than_none(door):
     door.hear(1)
     (kept,) = door.windows()
 
     assert (kept.jobs, kept.people, kept.gpus[0].holders) == (None, None, None)
+    assert (kept.presence, kept.links) == (None, None)
 
 
 def test_wait_is_kept_as_the_agent_saw_it_and_as_the_job_told_it(door):

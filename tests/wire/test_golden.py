@@ -12,14 +12,17 @@ import pytest
 
 from agent.report import (
     Answer,
+    AtWork,
     Gpu,
     Holder,
     Hooks,
     Host,
     Job,
     Keep,
+    Links,
     Loader,
     Person,
+    Presence,
     Report,
     Sampler,
     Totals,
@@ -73,6 +76,26 @@ WAIT_REPORT = Report(
     ),
 )  # fmt: skip
 
+PEOPLE = (GOLDEN / "report-v1-people.json").read_bytes()
+PEOPLE_REPORT = Report(
+    resource="aws:123456789012:eu-west-1:instance:i-0abc",
+    boot_id="5f0c9c5e-2a0b-4a41-9d5e-1c8f6a2b3d4e",
+    up_s=86460.25,
+    seq=86460250,
+    window_s=60.0,
+    age_s=0.75,
+    sampler=Sampler("ok"),
+    gpus=(Gpu("GPU-5eed0000-0000-4000-8000-000000000000", peak_ratio=0.0, covered_s=60.0, samples=360, processes=1),),
+    presence=Presence(
+        (
+            AtWork("kernel", "mia", 1001, "python3", cpu_cores=0.25, io_bytes_per_s=4096.5, busy=True, busy_s=3600.5),
+            AtWork("ssh", "ada", 1000, "bash", idle_s=12.5, cpu_cores=0.0), AtWork("cron"),
+        ),
+        ("when somebody typed into containers' terminals",),
+    ),
+    links=Links(True, ("10.0.0.1", "fd00::1"), ("10.0.0.2",), (8, 9), 16, "10.0.0.2"),
+)  # fmt: skip
+
 FULL_REPORT = Report(
     resource="aws:123456789012:eu-west-1:instance:i-0abc",
     boot_id="5f0c9c5e-2a0b-4a41-9d5e-1c8f6a2b3d4e",
@@ -109,6 +132,20 @@ def test_report_of_held_gpus_jobs_and_people_is_read_and_written_as_ever() -> No
 def test_report_of_what_jobs_waited_is_read_and_written_as_ever() -> None:
     assert decode(WAIT) == WAIT_REPORT
     assert encode(WAIT_REPORT) == WAIT
+
+
+def test_report_of_people_at_work_and_connections_is_read_and_written_as_ever() -> None:
+    assert decode(PEOPLE) == PEOPLE_REPORT
+    assert encode(PEOPLE_REPORT) == PEOPLE
+
+
+def test_reaper_that_knows_nothing_of_people_reads_the_rest() -> None:
+    """What an older reaper does with a field it does not know: a newer agent's report stays a report."""
+    document = json.loads(PEOPLE)
+    document["presence_of_tomorrow"], document["links_of_tomorrow"] = document.pop("presence"), document.pop("links")
+    older = decode(json.dumps(document).encode())
+
+    assert (older.gpus, older.presence, older.links) == (PEOPLE_REPORT.gpus, None, None)
 
 
 def test_least_report_is_read_and_written_as_ever() -> None:

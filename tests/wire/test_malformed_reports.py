@@ -43,6 +43,17 @@ def without(path: str) -> Change:
 
 # sentence id, what is changed in the good report, the path that must be named, words of the problem
 CHANGES: list[tuple[str, Change, str, str]] = [
+    ("presence_is_a_list", put("presence", []), "presence", "must be an object, not a list"),
+    ("somebody_at_work_has_no_kind", put("presence", {"at_work": [{"user": "ada"}]}), "presence.at_work[0].kind", "is missing"),
+    ("input_is_in_the_future", put("presence", {"at_work": [{"kind": "ssh", "idle_s": -1}]}), "presence.at_work[0].idle_s", "outside 0.."),
+    ("cell_runs_a_little", put("presence", {"at_work": [{"kind": "kernel", "busy": 1}]}), "presence.at_work[0].busy", "must be true or false"),
+    ("too_many_at_work", put("presence", {"at_work": [{"kind": "ssh"}] * 65}), "presence.at_work", "has 65 items, more than 64"),
+    ("unread_is_text", put("presence", {"unread": "all"}), "presence.unread", "must be a list, not text"),
+    ("links_do_not_say_whether_they_are_all", put("links", {"peers": []}), "links.whole", "is missing"),
+    ("peer_is_a_name", put("links", {"whole": True, "peers": ["node7"]}), "links.peers[0]", "is not an address"),
+    ("peer_has_a_port", put("links", {"whole": True, "peers": ["10.0.0.1:80"]}), "links.peers[0]", "is not an address"),
+    ("master_is_a_name", put("links", {"whole": True, "master": "localhost"}), "links.master", "is not an address"),
+    ("rank_is_negative", put("links", {"whole": True, "ranks": [-1]}), "links.ranks[0]", "outside 0.."),
     ("version_is_missing", without("v"), "v", "is missing"),
     ("version_is_zero", put("v", 0), "v", "is 0, outside 1.."),
     ("version_is_text", put("v", "1"), "v", "must be a whole number, not text"),

@@ -108,6 +108,7 @@ def parse_instance(
         placement_group=placement.get("GroupName") or placement.get("GroupId") or None,
         volumes=_ids((m.get("Ebs") or {}).get("VolumeId") for m in raw.get("BlockDeviceMappings") or ()),
         interfaces=_ids(nic.get("NetworkInterfaceId") for nic in raw.get("NetworkInterfaces") or ()),
+        private_addresses=_private(raw),
         zone=placement.get("AvailabilityZone") or None,
         root=raw.get("RootDeviceType") or None,
         hibernation=(raw.get("HibernationOptions") or {}).get("Configured"),
@@ -177,6 +178,15 @@ def _changed_at(reason: str | None) -> datetime | None:
 
 def _utc(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.astimezone(UTC)
+
+
+def _private(raw: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Of all its interfaces, of both kinds; None: the listing names none."""
+    found = [raw.get("PrivateIpAddress")]
+    for nic in raw.get("NetworkInterfaces") or ():
+        found += [nic.get("PrivateIpAddress"), *(one.get("PrivateIpAddress") for one in nic.get("PrivateIpAddresses") or ())]
+        found += [one.get("Ipv6Address") for one in nic.get("Ipv6Addresses") or ()]
+    return _ids(found) or None
 
 
 def _ids(found: Iterable[str | None]) -> tuple[str, ...]:

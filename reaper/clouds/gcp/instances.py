@@ -114,6 +114,7 @@ def parse_instance(
         placement_group=group,
         volumes=volumes,
         interfaces=_interfaces(nics),
+        private_addresses=tuple(sorted({a for nic in nics for a in (nic.network_i_p, nic.ipv6_address) if a})) or None,
         local_disks=max(scratch, facts.local_disks or 0) or facts.local_disks,
         spot_stops=True if lifecycle is Lifecycle.SPOT else None,
         zone=zone,

@@ -1,5 +1,5 @@
 """
-Hold a host that works without its GPUs: CPU, disk, network, or the process that owns a GPU.
+Hold a host that works without its GPUs: people and their jobs, CPU, disk, network, or the process that owns a GPU.
 
 The idle clock counts such windows as busy; this is the second line, and it holds where a
 figure that every agent sends is missing for more than a tenth of the term.
@@ -7,6 +7,7 @@ figure that every agent sends is missing for more than a tenth of the term.
 
 from datetime import datetime
 
+from reaper.decide.at_work import unreadable
 from reaper.decide.correlate import busy_sign, figure
 from reaper.decide.facts import Facts
 from reaper.decide.findings import hold, span_text
@@ -23,6 +24,9 @@ def in_use(facts: Facts, now: datetime) -> Finding | None:
     sign = busy_sign(facts, newest)
     if sign is not None and not sign.startswith("data wait"):
         return hold(NAME, sign, age=now - newest.ended_at, change="a quiet window")
+    unseen = unreadable(newest)
+    if unseen is not None:
+        return hold(NAME, f"whether somebody works there cannot be seen: {unseen}", change="the agent's rights; `reaper-agent doctor` there says which")
     missing = [
         name
         for name, value in (

@@ -61,7 +61,8 @@ class Instance:
     what its account says of "owner", "project" and "environment" where no tag does. ``spot_stops``: whether a spot machine may
     be stopped and keeps its disks (Google's may, EC2's one-time ones may not). ``stop_saves_local``: whether a stop first
     saves what is on its local disks, which takes long. ``suspends``: whether its cloud would suspend it (keep its memory and take
-    the machine away), None: not known, which is no; ``suspends_not``: why it would not.
+    the machine away), None: not known, which is no; ``suspends_not``: why it would not. ``private_addresses``: those by which
+    other machines reach it.
     """
 
     id: ResourceId
@@ -98,6 +99,7 @@ class Instance:
     stop_saves_local: bool | None = None
     suspends: bool | None = None
     suspends_not: str | None = None
+    private_addresses: tuple[str, ...] | None = None
 
     @property
     def title(self) -> str:

@@ -1,0 +1,127 @@
+"""
+Which processes belong to somebody's work, without reading every process of a machine each time.
+
+Read are those not seen before, once more at the look after that (one that was just forked has not started its program
+yet), doors and all that stands below them, and a few of the rest in turn, so that one that became something else is
+found as well. Of the rest nothing is kept but their numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
+
+from agent import doors
+from agent.procs import Procs, Stat
+
+IN_TURN = 8
+MOST_KEPT = 4096
+_KTHREADD = 2
+
+
+class Place(NamedTuple):
+    """Where a process stands: ``head``, the process right below a door, and by which door it came. A door's own head is itself."""
+
+    head: int
+    kind: str
+    is_door: bool = False
+
+
+class Listed(NamedTuple):
+    """``stats`` and ``places`` of doors and of those below them; ``clients``: what starts containers. ``whole``: none was left out."""
+
+    stats: Mapping[int, Stat]
+    places: Mapping[int, Place]
+    clients: List[int]
+    whole: bool = True
+
+
+class Roster:
+    """``nobodys`` by name: such a process, and all below it, is left out. ``us``: so are we."""
+
+    def __init__(self, procs: Procs, nobodys: Callable[[str], bool] = lambda name: False, us: Optional[int] = None) -> None:
+        self._procs, self._nobodys, self._us = procs, nobodys, us
+        self._once: Dict[int, Tuple[int, str, int]] = {}  # read at one look and nobody's then: birth, name and parent
+        self._settled: Set[int] = set()  # at two looks or more
+        self._places: Dict[int, Place] = {}
+        self._born: Dict[int, int] = {}
+        self._turn = 0
+
+    def look(self) -> Optional[Listed]:
+        """None: the processes are hidden from us."""
+        pids = self._procs.pids()
+        if pids is None:
+            return None
+        alive = set(pids)
+        self._settled &= alive
+        unsettled = alive - self._settled
+        stats: Dict[int, Stat] = {}
+        for pid in unsettled.union(self._in_turn(pids), alive.intersection(self._places)):
+            stat = self._procs.stat(pid)
+            if stat is not None and stat.lives:
+                stats[pid] = stat
+        places: Dict[int, Optional[Place]] = {}
+        for pid in stats:
+            self._place(pid, stats, places)
+        kept = {pid: place for pid, place in places.items() if place is not None}
+        whole = len(kept) <= MOST_KEPT
+        if not whole:
+            kept = dict(sorted(kept.items())[:MOST_KEPT])
+        again = unsettled & self._once.keys()
+        self._settled |= again
+        self._once = {pid: (stats[pid].born, stats[pid].name, stats[pid].parent) for pid in unsettled - again if pid in stats}
+        self._places, self._born = kept, {pid: stats[pid].born for pid in kept}
+        clients = [pid for pid, stat in stats.items() if doors.starts_containers(stat.name)]
+        for pid in clients:
+            kept.setdefault(pid, Place(pid, doors.BACKGROUND, True))  # so that it is read at the next look
+        return Listed({pid: stats[pid] for pid in kept}, kept, clients, whole)
+
+    def _in_turn(self, pids: List[int]) -> List[int]:
+        begin = self._turn % len(pids) if pids else 0
+        self._turn = begin + IN_TURN
+        return pids[begin : begin + IN_TURN]
+
+    def _place(self, pid: int, stats: Mapping[int, Stat], places: Dict[int, Optional[Place]]) -> Optional[Place]:
+        """Climbs to what is placed already; by a loop, since a chain can be long."""
+        climbed: List[int] = []
+        at = pid
+        while at not in places and at in stats and at not in climbed:
+            climbed.append(at)
+            if self._is_left_out(at, stats[at]) or doors.door(stats[at].name) is not None:
+                break
+            at = stats[at].parent
+        above = places.get(at)
+        for number in reversed(climbed):
+            above = places[number] = self._below(number, stats[number], above)
+        return places.get(pid)
+
+    def _is_left_out(self, pid: int, stat: Stat) -> bool:
+        return pid in (1, self._us) or _KTHREADD in (pid, stat.parent) or self._nobodys(stat.name)
+
+    def _below(self, pid: int, stat: Stat, above: Optional[Place]) -> Optional[Place]:
+        """``above``: of its parent. None: nobody's work."""
+        if self._is_left_out(pid, stat):
+            return None
+        kind = doors.door(stat.name)
+        if kind is not None:
+            return Place(pid, kind, True)
+        if above is not None:
+            return Place(pid, above.kind) if above.is_door else above
+        if self._once.get(pid) == (stat.born, stat.name, stat.parent) and pid not in self._places:
+            return None  # as it was when it was looked at a moment ago
+        before = self._places.get(pid)
+        if before is not None and not before.is_door and self._born.get(pid) == stat.born and self._lost_its_parent(stat):
+            return Place(pid, doors.BACKGROUND)  # it was somebody's, and outlived who started it
+        return Place(pid, doors.BACKGROUND) if self._lost_its_parent(stat) and self._is_somebodys(pid) else None
+
+    def _lost_its_parent(self, stat: Stat) -> bool:
+        if stat.parent <= 1:
+            return True
+        parent = self._procs.stat(stat.parent)
+        return parent is None or parent.name in doors.INITS
+
+    def _is_somebodys(self, pid: int) -> bool:
+        """Of a person's number, or left behind in the group of a login."""
+        uid = self._procs.uid(pid)
+        if uid is not None and doors.is_regular(uid):
+            return True
+        return doors.is_left_by_somebody(self._procs.text("%d/cgroup" % pid) or "")
