@@ -131,7 +131,7 @@ class Prober(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What people are told. ``event``: warned, cleared, due, done, failed, breaker, work-lost. ``due_at``: the earliest moment."""
+    """What people are told. ``event``: warned, cleared, due, done, failed, late, breaker, work-lost, hours-end. ``due_at``: the earliest moment."""
 
     event: str
     resource: ResourceId | None

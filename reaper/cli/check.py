@@ -17,8 +17,9 @@ from reaper import config
 from reaper.clock import SystemClock
 from reaper.config.values import written
 from reaper.errors import ConfigurationError, StoreError
-from reaper.model.policy import Configuration, CountBudget, Policy, Protection, Selector
+from reaper.model.policy import Configuration, CountBudget, Hours, Policy, Protection, Selector
 from reaper.ports import Probed
+from reaper.service.hours import first
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -144,6 +145,7 @@ def _report(configuration: Configuration, now: datetime, remarks: tuple[str, ...
         },
         "policies": [_policy(policy) for policy in configuration.policies],
         "protected": {"entries": len(configuration.protections), "holding": [p.name for p in holding]},
+        "hours": [_hours(hours) for hours in configuration.hours],
         "budgets": {verb: _limits(budget) for verb, budget in _budgets(configuration)},
         "breaker": _breaker(configuration),
         "channels": sorted(configuration.channels),
@@ -165,6 +167,7 @@ def _policy(policy: Policy) -> dict[str, Any]:
         "warn_for_s": policy.warn.wait.total_seconds(),
         "quiet": None if policy.warn.quiet is None else str(policy.warn.quiet),
         "via": list(policy.warn.via),
+        "hours": None if policy.hours is None else policy.hours.name,
         "job_ended": None
         if policy.job_ended is None
         else {
@@ -188,6 +191,16 @@ def _policy(policy: Policy) -> dict[str, Any]:
         "suspend_else": policy.suspend_else,
         "restart_hold": list(policy.restart_hold),
     }
+
+
+def _hours(hours: Hours) -> dict[str, Any]:
+    schedule = hours.schedule
+    return {
+        "name": hours.name, "digest": hours.digest, "zone": schedule.zone, "on": [str(interval) for interval in schedule.on], "only": schedule.only,
+        "holidays": [*schedule.holidays, *(day.isoformat() for day in schedule.days_off)], "also_on": [str(one) for one in schedule.also_on],
+        "also_off": [str(one) for one in schedule.also_off], "warn_for_s": hours.wait.total_seconds(), "idle_for_s": hours.idle_for.total_seconds(),
+        "held_for_s": hours.held_for.total_seconds(), "if_busy": hours.if_busy, "no_agent": hours.no_agent, "start_also": hours.start_also,
+    }  # fmt: skip
 
 
 def _plain(selector: Selector) -> dict[str, Any]:
@@ -231,6 +244,8 @@ def _print_summary(configuration: Configuration, now: datetime, found: tuple[str
     if configuration.gang_same:
         console.print(f"one job: machines that share {' or '.join(configuration.gang_same)}")
     console.print(_policies(configuration), soft_wrap=False)
+    for hours in configuration.hours:
+        console.print(first(hours, now))
     _print_protections(configuration, now, console.print)
     for verb, budget in _budgets(configuration):
         console.print(f"budget of {verb}: {_budget(budget)}")
@@ -268,6 +283,8 @@ def _terms(policy: Policy) -> list[str]:
         + (f", scratch in {', '.join(policy.local_scratch)}" if policy.local_scratch else ""),
         f"snooze up to {written(policy.snooze_up_to)}, owner from {', '.join(policy.owner)}",
     ]
+    if policy.hours is not None:
+        lines.insert(4, f"hours {policy.hours.name}: outside them idle for {written(policy.hours.idle_for)}, warns {written(policy.hours.wait)} ahead")
     ended = policy.job_ended
     if ended is not None:
         quiet = "at any hour" if ended.warn.quiet is None else f"quiet {ended.warn.quiet}"

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "why": ("reaper.cli.why", "explain one machine: verdict, findings, countdown, reports"),
     "apply": ("reaper.cli.apply", "carry out a plan now, through the same gates as the daemon"),
     "snooze": ("reaper.cli.snooze", "keep a machine for a while"),
+    "schedule": ("reaper.cli.schedule", "show what a schedule does in the coming week, or what is done with a machine"),
     "undo": ("reaper.cli.undo", "start again what was stopped"),
     "audit": ("reaper.cli.audit", "show what was done, withheld and said, and by whom"),
     "inventory": ("reaper.cli.inventory", "show the machines as last listed"),

@@ -33,7 +33,7 @@ from reaper.model.resource import ResourceId
 from reaper.model.signal import Activity, Observation, Voice
 from reaper.model.snooze import Snooze
 from reaper.ports import Store
-from reaper.service import lost
+from reaper.service import lost, mornings, owed
 from reaper.service.gather import Gathering, read_known
 from reaper.service.unused import unused_gpus
 from reaper.service.watch import Watch
@@ -121,6 +121,7 @@ def _look(store: Store, found: Found, configuration: Configuration, now: datetim
         watch = Watch(store)
         watch.catch_up(store, now)  # folds only the machines that are asked for
         gathering = Gathering(found.inventory, read_known(store, now), watch, configuration, now)
+        gathering.mornings = mornings.read(store, gathering, now, owed.starting(store))
         facts = gathering.facts(id, now)
         decision = _decision(facts, now)
         if decision.state.activity is Activity.BUSY:
@@ -133,6 +134,7 @@ def _look(store: Store, found: Found, configuration: Configuration, now: datetim
             observe = configuration.mode is not Mode.ENFORCE or facts.policy.mode is not Mode.ENFORCE
             due_at = lifecycle.earliest(mark, facts.policy, now)
             look = last_look(mark, facts, now, observe=observe) if mark.stage is Stage.DUE else None
+            decision = lifecycle.preferred(mark, decision, facts.policy, now)
     return Told(
         found=found, decision=decision, facts=facts, mark=mark, due_at=due_at, look=look,
         snoozes=tuple(s for s in store.snoozes(now) if s.resource == id),

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from itertools import permutations
 
+from reaper.decide.schedule import Spell, spell
 from reaper.model.policy import Configuration, CountBudget, Mode, Policy, Selector
+from reaper.model.schedule import HOURS_TAG
 
 GENEROUS_GPU = 0.20
 """Above this a machine that computes steadily can count as idle."""
@@ -18,6 +20,7 @@ def remarks(configuration: Configuration, now: datetime) -> tuple[str, ...]:
         *_shadowed(configuration),
         *_budgets(configuration),
         *_protections(configuration, now),
+        *_hours(configuration, now),
         *_cloud(configuration),
         *_google(configuration),
     )
@@ -95,6 +98,25 @@ def _budgets(configuration: Configuration) -> Iterator[str]:
 
 def _blocked(budget: CountBudget) -> bool:
     return 0 in (budget.per_minute, budget.per_hour, budget.per_day, budget.per_cycle)
+
+
+def _hours(configuration: Configuration, now: datetime) -> Iterator[str]:
+    used = {policy.hours.name for policy in configuration.policies if policy.hours is not None}
+    for hours in configuration.hours:
+        schedule = hours.schedule
+        if hours.if_busy == "stop":
+            yield f'hours.{hours.name}: if_busy = "stop" stops machines at work, and their work is lost'
+        if hours.no_agent == "warn-and-stop":
+            yield f'hours.{hours.name}: no_agent = "warn-and-stop" stops machines of which nobody knows whether they work'
+        if schedule.starts and enforced(configuration) and "start" not in configuration.scope.verbs:
+            yield f'hours.{hours.name}: nothing is started in the morning, because [scope] verbs do not name start; add it, or write only = "stop"'
+        long = next((interval for interval in schedule.on if interval.days > 1), None)
+        if long is not None and (schedule.holidays or schedule.days_off):
+            yield f"hours.{hours.name}: {long} belongs to the day on which it begins, so a holiday within it changes nothing; write one interval a day"
+        if not any(schedule.also_on) and spell(schedule, now) == Spell(False, None, None):
+            yield f"hours.{hours.name} is never on: what is stopped under it stays stopped"
+        if hours.name not in used:
+            yield f"hours.{hours.name} is named by no policy: only machines whose tag {HOURS_TAG} names it are under it"
 
 
 def _protections(configuration: Configuration, now: datetime) -> Iterator[str]:

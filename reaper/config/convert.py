@@ -4,9 +4,10 @@ The typed document to the model's own types: inheritance resolved, defaults fill
 A policy inherits key by key from [defaults], also inside idle, warn, busy; what nobody wrote is the model's default.
 """
 
-from datetime import UTC
+from datetime import UTC, date, timedelta
 from typing import TypeVar
 
+from reaper.config import hours as hours_words
 from reaper.config import pointers
 from reaper.config.document import (
     AwsAccountTable,
@@ -17,6 +18,8 @@ from reaper.config.document import (
     CountTable,
     DefaultsTable,
     Document,
+    HoursTable,
+    HoursWarnTable,
     IdleTable,
     JobEndedTable,
     PolicyTable,
@@ -35,6 +38,7 @@ from reaper.model.policy import (
     Configuration,
     CountBudget,
     GcpCloud,
+    Hours,
     IdleTerms,
     JobEndedTerms,
     Mode,
@@ -45,20 +49,25 @@ from reaper.model.policy import (
     Warn,
     WebhookChannel,
 )
+from reaper.model.schedule import NEVER, Schedule
 
 T = TypeVar("T")
 
 UNNAMED = "default"
+
+HOURS_WARNING = timedelta(minutes=30)
+"""People who are about to leave read a warning at once."""
 
 
 def configuration(document: Document, channels: dict[str, WebhookChannel], source: str) -> Configuration:
     """Policies and protections are ordered by name, so that moving a block changes nothing. No digests yet."""
     shipped = Configuration(name=UNNAMED, mode=Mode.OBSERVE, policies=())
     defaults = document.defaults or DefaultsTable()
+    known = {name: hours(name, table) for name, table in sorted(document.hours.items())}
     return Configuration(
         name=_first(document.name, UNNAMED),
         mode=Mode(_first(document.mode, Mode.OBSERVE)),
-        policies=tuple(policy(name, table, defaults) for name, table in sorted(document.policy.items())),
+        policies=tuple(policy(name, table, defaults, known) for name, table in sorted(document.policy.items())),
         cycle=_first(document.cycle, shipped.cycle),
         aws=_aws(document),
         gcp=_gcp(document),
@@ -71,6 +80,7 @@ def configuration(document: Document, channels: dict[str, WebhookChannel], sourc
         budgets=_budgets(document.budget),
         channels=channels,
         prices=dict(sorted(document.prices.items())),
+        hours=tuple(known.values()),
         source=source,
     )
 
@@ -86,11 +96,47 @@ def selector(table: SelectorTable | None) -> Selector:
     )
 
 
-def policy(name: str, table: PolicyTable, defaults: DefaultsTable) -> Policy:
+def hours(name: str, table: HoursTable) -> Hours:
+    """Intervals and dates sorted: their order means nothing."""
+    words = tuple(sorted(word for word in table.holidays or () if isinstance(word, str)))
+    schedule = Schedule(
+        name=name,
+        zone=table.zone,
+        on=tuple(sorted(interval for several in table.on for interval in several)),
+        holidays=words,
+        days_off=tuple(sorted(day for day in table.holidays or () if isinstance(day, date))),
+        also_on=tuple(sorted(table.also_on or ())),
+        also_off=tuple(sorted(table.also_off or ())),
+        only=table.only,
+        holiday=hours_words.tables(words),
+    )
+    shipped, warn = Hours(schedule), table.warn or HoursWarnTable()
+    idle_for = _first(table.idle_for, shipped.idle_for)
+    return Hours(
+        schedule=schedule,
+        wait=_first(warn.for_, HOURS_WARNING),
+        quiet=warn.quiet,
+        idle_for=idle_for,
+        held_for=_first(table.held_for, idle_for),
+        if_busy=_first(table.if_busy, shipped.if_busy),
+        no_agent=_first(table.no_agent, shipped.no_agent),
+        start_also=_first(table.start_also, shipped.start_also),
+        start_order=_first(table.start_order, shipped.start_order),
+    )
+
+
+def hours_of(table: PolicyTable, defaults: DefaultsTable) -> str | None:
+    """The schedule that a policy names or inherits; None: none, or "never"."""
+    name = table.hours if table.hours is not None else defaults.hours
+    return None if name is None or name.casefold() == NEVER else name
+
+
+def policy(name: str, table: PolicyTable, defaults: DefaultsTable, known: dict[str, Hours] | None = None) -> Policy:
     shipped = Policy(name=name, when=Selector())
     scarce = table.scarce or defaults.scarce
     own, inherited = table.snooze or SnoozeTable(), defaults.snooze or SnoozeTable()
     warn = _warn(table.warn or WarnTable(), defaults.warn or WarnTable(), shipped.warn)
+    under = hours_of(table, defaults)
     return Policy(
         name=name,
         when=selector(table.when),
@@ -114,6 +160,7 @@ def policy(name: str, table: PolicyTable, defaults: DefaultsTable) -> Policy:
         reserved=_first(table.reserved, defaults.reserved, shipped.reserved),
         restart_hold=tuple(sorted(_first(table.restart_hold, defaults.restart_hold, ()))),
         job_ended=_job_ended(table.job_ended, defaults.job_ended, warn),
+        hours=(known or {}).get(under) if under is not None else None,
     )
 
 

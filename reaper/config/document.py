@@ -5,13 +5,13 @@ The only module of the configuration that imports pydantic, and it is imported w
 is read. The note under each key is its description in the JSON Schema. None: not written.
 """
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, PlainValidator, Tag, WithJsonSchema
 
-from reaper.config import pointers, values
-from reaper.model.schedule import DailyHours
+from reaper.config import hours, pointers, values
+from reaper.model.schedule import DailyHours, Once, Weekly
 
 TEXT = {"type": "string", "minLength": 1}
 
@@ -77,6 +77,13 @@ _LATER_ACTIONS = {
     word: f"the action {word} is"
     for word in ("snapshot", "snapshot-and-delete", "scale-to-zero", "delete")
 }
+
+_Weekly = Annotated[tuple[Weekly, ...], PlainValidator(hours.weekly), WithJsonSchema({**TEXT, "examples": ["mon-fri 08:00-19:00"]})]
+_Once = Annotated[Once, PlainValidator(hours.once), WithJsonSchema({**TEXT, "examples": ["2026-12-05 19:00 to 2026-12-06 02:00"]})]
+_Holiday = Annotated[str | date, PlainValidator(hours.holiday), WithJsonSchema({**TEXT, "examples": ["DE-BE", "2026-12-24"]})]
+_Flag = Annotated[bool, PlainValidator(hours.flag), WithJsonSchema({"type": "boolean"})]
+_StartOrder = Annotated[str, PlainValidator(hours.order_tag), WithJsonSchema({**TEXT, "examples": ["tag:start-order"]})]
+_ScheduleName = Annotated[Name, AfterValidator(hours.schedule_name)]
 
 Tags = Annotated[
     dict[TagKey, Annotated[list[_TagValue], Field(min_length=1), AfterValidator(_unique)]], Field(min_length=1)
@@ -334,6 +341,54 @@ class ScarceTable(Table):
     """Only "report" in this version."""
 
 
+class HoursWarnTable(Table):
+    for_: Duration | None = Field(default=None, alias="for")
+    """How long before the end of hours people are warned, and how long they have. Default 30 minutes; at least 5."""
+    quiet: Quiet | None = None
+    """Hours that do not count of it. Default the policy's own; "ignore" for none, so that evenings count."""
+
+
+class HoursTable(Table):
+    """
+    When machines are wanted: stopped outside these hours once they are idle, and what was stopped is started again before they
+    begin. A policy names it by hours, a machine by its tag reaper-hours, which comes first; "never" stands for none.
+    """
+
+    zone: Zone
+    """Where the times are read from the wall."""
+    on: Annotated[list[_Weekly], Field(min_length=1)]
+    """
+    "mon-fri 08:00-19:00" for each of these days; an end before the start is on the next day; "fri 18:00-mon 06:00" goes over
+    days. The start counts, the end does not. An interval belongs to the day on which it begins.
+    """
+    holidays: Annotated[list[_Holiday], Field(min_length=1), AfterValidator(_unique)] | None = None
+    """Days on which no interval begins: of a country ("US"), a country and region ("DE-BE"), and single dates ("2026-12-24")."""
+    also_on: Annotated[list[_Once], Field(min_length=1)] | None = None
+    """Single stretches that are on, whatever the weekday or holiday: "2026-12-05 09:00-17:00"."""
+    also_off: Annotated[list[_Once], Field(min_length=1)] | None = None
+    """Single stretches that are off: "2026-12-24 12:00 to 2027-01-02 08:00", or whole days, "2026-12-24 to 2027-01-01"."""
+    only: Annotated[str, PlainValidator(values.choice("stop", "start")), WithJsonSchema({"enum": ["stop", "start"]})] | None = None
+    """"stop" never starts anything, "start" never stops anything. Not written: both."""
+    warn: HoursWarnTable | None = None
+    """How people are told before hours end."""
+    idle_for: Duration | None = None
+    """How long idle is enough outside hours. Default 15 minutes; at least 5."""
+    held_for: Duration | None = None
+    """The same of a machine whose GPU memory is taken. Default as idle_for."""
+    if_busy: Annotated[str, PlainValidator(values.choice("hold", "stop")), WithJsonSchema({"enum": ["hold", "stop"]})] | None = None
+    """A machine that works outside hours. Default "hold"; "stop" stops it at work, and its work is lost."""
+    if_unknown: Annotated[str, PlainValidator(values.choice("hold")), WithJsonSchema({"enum": ["hold"]})] | None = None
+    """A machine of which it is not known whether it works. It is always held."""
+    no_agent: Annotated[
+        str, PlainValidator(values.choice("report", "warn-and-stop")), WithJsonSchema({"enum": ["report", "warn-and-stop"]})
+    ] | None = None
+    """A machine that never had an agent. Default "report"."""
+    start_also: _Flag | None = None
+    """Whether what was stopped within hours is started, too, when they next begin. Default false."""
+    start_order: _StartOrder | None = None
+    """The tag with a number that says which machines of one job start first. Default "tag:reaper-start-order"."""
+
+
 class TermsTable(Table):
     """The terms that [defaults] and each policy can write. A policy inherits key by key, also inside idle, warn and busy."""
 
@@ -357,6 +412,8 @@ class TermsTable(Table):
     """How people are told before anything happens."""
     busy: BusyTable | None = None
     """What counts as work beside the GPU."""
+    hours: Name | None = None
+    """The schedule of [hours] that its machines are under, where their tag names no other. "never" lifts an inherited one."""
     job_ended: JobEnded | None = None
     """A shorter term after the end of a job. Not written: none; "off" lifts an inherited one."""
     min_age: Duration | None = None
@@ -458,6 +515,8 @@ class Document(Table):
     """Terms that every policy inherits."""
     policy: dict[Name, PolicyTable] = Field(default_factory=dict)
     """The lives of machines."""
+    hours: dict[_ScheduleName, HoursTable] = Field(default_factory=dict)
+    """When machines are wanted, and when not."""
     channels: dict[Name, ChannelTable] = Field(default_factory=dict)
     """Where warnings go, beside the log."""
     prices: dict[TypeName, Amount] = Field(default_factory=dict)

@@ -17,10 +17,7 @@ from reaper.config.values import Unreadable
 Path = tuple[str | int, ...]
 
 LATER: dict[Path, str] = {
-    ("hours",): "schedules are",
     ("disks",): "disks are",
-    ("defaults", "hours"): "schedules are",
-    ("policy", "*", "hours"): "schedules are",
     ("defaults", "checkpoint"): "checkpoint hooks are",
     ("policy", "*", "checkpoint"): "checkpoint hooks are",
     ("defaults", "idle", "starved"): "a term for starved machines is",
@@ -31,6 +28,8 @@ LATER: dict[Path, str] = {
 MISPLACED: dict[Path, str] = {
     ("defaults", "mode"): "write it in each policy: enforcing is never inherited",
     ("defaults", "when"): "write it in each policy",
+    ("schedules",): "write [hours.NAME]",
+    ("schedule",): "write [hours.NAME]",
 }
 """Keys that exist elsewhere, with the reason why not here."""
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from itertools import combinations
 from pathlib import Path as File
 
-from reaper.config import convert, pointers, values
+from reaper.config import convert, hours, pointers, values
 from reaper.config.document import (
     AwsAccountTable,
     AwsTable,
@@ -18,12 +18,14 @@ from reaper.config.document import (
     CountTable,
     DefaultsTable,
     Document,
+    HoursTable,
     JobEndedTable,
     SelectorTable,
     TermsTable,
 )
 from reaper.config.problems import Path, Problem
 from reaper.model.policy import WebhookChannel
+from reaper.model.schedule import NEVER
 
 SHORTEST = timedelta(minutes=5)
 """Reports come once a minute and people read slower; a shorter term is for clouds on loopback only."""
@@ -55,6 +57,8 @@ def check(document: Document) -> list[Problem]:
         *_endings(document),
         *_channel_names(document),
         *_two_policies(document),
+        *_hours(document),
+        *_hours_named(document),
         *_enforcing(document),
     ]
 
@@ -189,6 +193,49 @@ def _held(document: Document) -> Iterator[Problem]:
             what = f"held_for is {values.written(idle.held_for)} and shorter than for, {values.written(idle.idle_for)}"
             remedy = "write a held_for at least as long: memory that is still taken is a reason to wait longer"
             yield Problem(path, what, remedy, (path, ("defaults", "idle")))
+
+
+def _hours(document: Document) -> Iterator[Problem]:
+    """What the intervals of a schedule may not say together, and terms too short to be seen."""
+    folded: dict[str, str] = {}
+    for name, table in document.hours.items():
+        path: Path = ("hours", name)
+        other = folded.setdefault(name.casefold(), name)
+        if other != name:
+            yield Problem(path, f"and hours.{other} are the same name to a tag", "choose another name", (path,))
+        both = hours.overlap([interval for several in table.on for interval in several])
+        if both is not None:
+            yield Problem((*path, "on"), f"{both[0]} and {both[1]} overlap", "write each minute of the week once", ((*path, "on"),))
+        for one in table.also_on or ():
+            for off in table.also_off or ():
+                if one.start < off.end and off.start < one.end:
+                    what = f"{off} overlaps also_on, {one}"
+                    yield Problem((*path, "also_off"), what, "say of each minute only once what it is", ((*path, "also_on"),))
+        yield from _hours_terms(path, table, on_loopback(document))
+
+
+def _hours_terms(path: Path, table: HoursTable, local: bool) -> Iterator[Problem]:
+    warn = table.warn.for_ if table.warn is not None else None
+    spans = ((("warn", "for"), warn), (("idle_for",), table.idle_for), (("held_for",), table.held_for))
+    for below, span in spans:
+        if span is not None and span < SHORTEST and not local:
+            what = f"{values.written(span)} is shorter than {values.written(SHORTEST)}"
+            yield Problem((*path, *below), what, "write a longer term; shorter ones are for clouds on loopback", (("clouds",),))
+    shipped = convert.hours("?", table)
+    if shipped.held_for < shipped.idle_for:
+        what = f"{values.written(shipped.held_for)} is shorter than idle_for, {values.written(shipped.idle_for)}"
+        yield Problem((*path, "held_for"), what, "write one at least as long: memory that is still taken is a reason to wait longer", ((*path, "idle_for"),))
+    if table.only == "stop" and table.start_also:
+        yield Problem((*path, "start_also"), 'means nothing under only = "stop"', "remove one of the two", ((*path, "only"),))
+
+
+def _hours_named(document: Document) -> Iterator[Problem]:
+    told: list[tuple[Path, str | None]] = [(("defaults", "hours"), document.defaults.hours)] if document.defaults is not None else []
+    told += [(("policy", policy, "hours"), table.hours) for policy, table in document.policy.items()]
+    for path, name in told:
+        if name is not None and name.casefold() != NEVER and name not in document.hours:
+            known = ", ".join(sorted(document.hours)) or "none"
+            yield Problem(path, f"{values.shown(name)} is not a schedule", f'write [hours.{name}], one of those there ({known}), or "never"', (("hours",),))
 
 
 def _channel_names(document: Document) -> Iterator[Problem]:

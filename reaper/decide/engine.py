@@ -12,7 +12,7 @@ from datetime import datetime
 
 from reaper.decide.causes import CAUSES
 from reaper.decide.correlate import state_of
-from reaper.decide.facts import Facts
+from reaper.decide.facts import Facts, Morning
 from reaper.decide.guards import GUARDS
 from reaper.decide.wanted import wanted
 from reaper.model.decision import Action, Decision, Finding, FindingKind, Verdict
@@ -65,7 +65,7 @@ def choose(findings: Iterable[Finding]) -> tuple[Verdict, Action, Finding | None
     for nomination in chosen:
         if not any(nomination.rule not in objection.exempts for objection in objections):
             return Verdict.ACT, gentlest, nomination, None
-    strongest = min(objections, key=lambda f: f.kind is not FindingKind.PROTECT)
+    strongest = min(objections, key=lambda f: (f.kind is not FindingKind.PROTECT, chosen[0].rule in f.exempts))
     verdict = Verdict.KEEP if strongest.kind is FindingKind.PROTECT else Verdict.WAIT
     return verdict, gentlest, chosen[0], strongest
 
@@ -118,6 +118,8 @@ def _no_cause(facts: Facts, state: State) -> str:
         return "no policy matches"
     if wanted(policy, facts.instance) is None:
         return f"policy {policy.name} only reports"
+    if facts.morning is not None and not facts.instance.state.counts:
+        return f"the machine is {facts.instance.state}; {_morning(facts.morning)}"
     if not facts.instance.state.counts:
         return f"the machine is {facts.instance.state}"
     if facts.gpus == 0:
@@ -126,3 +128,12 @@ def _no_cause(facts: Facts, state: State) -> str:
         signal, value = quiet.last_busy
         return f"{state}: {signal.value} was last above its limit at {quiet.since.isoformat()[11:19]}"
     return f"{state}"
+
+
+def _morning(morning: Morning) -> str:
+    when = f"its hours {morning.hours} begin at {morning.ready_at:%Y-%m-%d %H:%M %Z}"
+    if morning.refused is not None:
+        return f"{when}, and it is not started: {morning.refused}"
+    if morning.waits is not None:
+        return f"{when}; {morning.waits}"
+    return f"{when}, and it is started at {morning.begins_at:%H:%M %Z}"

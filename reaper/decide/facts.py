@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from reaper.decide.closing import Closing
 from reaper.decide.job_end import JobEnd, job_end
 from reaper.model.kinds.instance import Instance, Protections
 from reaper.model.policy import Policy
@@ -34,6 +35,25 @@ class Shield:
 
 
 @dataclass(frozen=True, slots=True)
+class Morning:
+    """
+    A start that a schedule is owed. ``stop``: the stop of ours that it undoes. ``ready_at``: when hours begin; ``begins_at``:
+    when to start, so that it is ready by then; ``until``: when they end, and with them what is owed (None: not soon).
+    ``refused``: why it is not started. ``waits``: what has to be up first. ``place``: of those that start together.
+    """
+
+    hours: str
+    stop: str
+    ready_at: datetime
+    begins_at: datetime
+    until: datetime | None
+    because: str = ""
+    refused: str | None = None
+    waits: str | None = None
+    place: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """
     ``listed_at``: when the place last answered; ``place_failed``: why its newest listing failed.
@@ -44,6 +64,8 @@ class Facts:
     ``members``: the gang's other members that count; ``gang_incomplete``: why members may be missing.
     ``back_off_until``: when the next try may be made after one that failed.
     ``protections``: the costly read; None: not read yet, which holds.
+    ``closing``: the terms of its schedule, where they bind now. ``hours_unread``: why the tag that names its schedule cannot
+    be read, so that it is under none. ``morning``: the start that its schedule is owed.
     """
 
     instance: Instance
@@ -67,6 +89,9 @@ class Facts:
     back_off_until: datetime | None = None
     back_off_because: str | None = None
     protections: Protections | None = None
+    closing: Closing | None = None
+    hours_unread: str | None = None
+    morning: Morning | None = None
 
     @property
     def policy(self) -> Policy | None:
@@ -91,14 +116,41 @@ class Facts:
     def span(self) -> timedelta | None:
         """
         The span that the nominating term has to cover: that of an ended job, else ``idle_for`` when nothing was held in it,
-        else ``held_for``.
+        else ``held_for``. Outside hours the schedule's own; shortly before, where no other term is reached yet.
         """
         if self.policy is None or self.quiet is None:
             return None
         terms, ended = self.policy.idle, self.policy.job_ended
+        usual = terms.idle_for if self.quiet.unheld_for >= terms.idle_for else terms.held_for
         if ended is not None and self.ended_job is not None:
-            return ended.ended_for
-        return terms.idle_for if self.quiet.unheld_for >= terms.idle_for else terms.held_for
+            usual = ended.ended_for
+        own = self.closing_span
+        if own is not None and self.quiet.quiet_for >= own and ((self.closing is not None and self.closing.off) or self.quiet.quiet_for < usual):
+            return own
+        return usual
+
+    @property
+    def closing_span(self) -> timedelta | None:
+        """How long idle is enough by the schedule, where its terms bind; None: they do not."""
+        if self.closing is None or self.quiet is None:
+            return None
+        hours = self.closing.hours
+        return hours.idle_for if self.quiet.unheld_for >= hours.idle_for else hours.held_for
+
+    @property
+    def never_had_agent(self) -> bool:
+        """Nothing ever spoke for it, which is another thing than an agent that fell silent."""
+        return not self.agent_seen and self.newest is None and self.quiet is None and self.distrust is None
+
+    @property
+    def stops_at_work(self) -> bool:
+        """Whether the schedule's terms bind now and stop a busy machine, in so many words."""
+        return self.closing is not None and self.closing.hours.if_busy == "stop"
+
+    @property
+    def stops_unseen(self) -> bool:
+        """Whether the schedule's terms bind now, and stop this machine that never had an agent."""
+        return self.never_had_agent and self.closing is not None and self.closing.hours.no_agent == "warn-and-stop"
 
 
 MOST_AHEAD = timedelta(seconds=30)

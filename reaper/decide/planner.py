@@ -15,7 +15,7 @@ from reaper.model.policy import Configuration, Mode, Policy, Scope
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One resource with its decision. ``look``: why the last look is not taken yet; None: taken. ``usd``: None not known."""
+    """One resource with its decision. ``look``: why the last look is not taken yet; None: taken. ``place``: of starts, the order."""
 
     instance: Instance
     decision: Decision
@@ -23,6 +23,12 @@ class Candidate:
     mark: Mark | None = None
     gang: str | None = None
     look: str | None = None
+    place: int = 0
+
+    @property
+    def starts(self) -> bool:
+        """Takes nothing away, and is due as soon as it is nominated."""
+        return self.decision.verdict is Verdict.ACT and self.decision.action is Action.START
 
     @property
     def ready(self) -> bool:
@@ -56,6 +62,7 @@ def make(
     running: int,
     jumps: Sequence[Jump] = (),
     stopped_by: tuple[str, str] | None = None,
+    start_debits: Sequence[Debit] = (),
 ) -> Plan:
     """
     The plan of one cycle. ``running``: running machines in scope; ``stopped_by``: what withholds everything that takes away ("brake", "configuration"), and why.
@@ -81,6 +88,9 @@ def make(
             continue
         taken = budgets.together(taken, asked)
         planned += [_planned(c, price) for c, price in zip(ready, prices, strict=True)]
+    starting, waiting = _starts(candidates, configuration, start_debits, now, running, stopped_by)
+    planned += starting
+    withheld += waiting
     return Plan(
         id=id,
         made_at=now,
@@ -90,6 +100,37 @@ def make(
         withheld=tuple(withheld),
         notes=_notes(configuration, candidates, jumps, now, stopped_by),
     )
+
+
+def _starts(
+    candidates: Sequence[Candidate], configuration: Configuration, debits: Sequence[Debit], now: datetime, running: int, stopped_by: tuple[str, str] | None
+) -> tuple[list[PlannedAction], list[Withheld]]:
+    """In their order, at the rate of their own budget. A refused configuration takes nothing away and so holds no start up; the kill switch does."""
+    planned: list[PlannedAction] = []
+    withheld: list[Withheld] = []
+    applying, taken = budgets.limits(configuration.budgets.starts, debits, now, running), budgets.Ask(0, 0.0)
+    for candidate in sorted((c for c in candidates if c.starts), key=lambda c: (c.place, c.instance.id)):
+        by, because = _withhold_start(candidate, configuration, stopped_by)
+        if by is None:
+            refusal = budgets.refusal(budgets.Ask(1), applying, taken) or budgets.per_cycle(configuration.budgets.starts, budgets.Ask(1), taken)
+            by, because = ("budget", refusal) if refusal else (None, "")
+        if by is not None:
+            withheld.append(_withheld(candidate, by, because))
+            continue
+        taken = budgets.Ask(taken.count + 1, 0.0)
+        planned.append(_planned(candidate, None))
+    return planned, withheld
+
+
+def _withhold_start(candidate: Candidate, configuration: Configuration, stopped_by: tuple[str, str] | None) -> tuple[str | None, str]:
+    if stopped_by is not None and stopped_by[0] == "brake":
+        return stopped_by
+    if configuration.mode is not Mode.ENFORCE:
+        return "mode", "mode is observe"
+    if candidate.policy is None or candidate.policy.mode is not Mode.ENFORCE:
+        return "mode", f"policy {candidate.policy.name if candidate.policy else '?'} is in observe"
+    verb = verb_missing(Action.START, configuration.scope)
+    return ("scope", f"[scope] verbs do not name {verb}") if verb is not None else (None, "")
 
 
 def _groups(candidates: Sequence[Candidate]) -> list[list[Candidate]]:

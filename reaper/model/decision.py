@@ -1,7 +1,7 @@
 """A decision about one resource, with every finding that led to it."""
 
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from reaper.model.resource import ResourceId
@@ -54,7 +54,7 @@ class Finding:
     """
     One rule's answer. ``value`` and ``limit`` as shown to people; ``age`` of the evidence; ``change``: what would change
     the answer. ``exempts``: causes this objection does not bind (the guard says why). ``everything``: binds actions that
-    take nothing away as well. ``error``: a rule's own traceback, for the log.
+    take nothing away as well. ``error``: a rule's own traceback, for the log. ``not_before``: what a nomination is not due before.
     """
 
     rule: str
@@ -68,6 +68,7 @@ class Finding:
     exempts: tuple[str, ...] = ()
     everything: bool = False
     error: str | None = None
+    not_before: datetime | None = None
 
 
 class Verdict(StrEnum):
@@ -88,6 +89,11 @@ class Decision:
     policy: str | None = None
     because: str = ""
     findings: tuple[Finding, ...] = field(default=())
+
+    @property
+    def nomination(self) -> Finding | None:
+        """That of ``cause``; None: nothing nominates."""
+        return next((f for f in self.findings if f.kind is FindingKind.NOMINATE and f.rule == self.cause), None)
 
     @property
     def objections(self) -> tuple[Finding, ...]:

@@ -22,6 +22,7 @@ class Mark:
     ``waited``: what counts of the wait so far, in observed cycles outside quiet hours. ``counted_at``: the cycle up to
     which it was counted. ``told_at``: when the agent could first learn that it is due; the last look's window begins
     after it. ``policy_digest``: the terms it was nominated under; a change clears it. ``paused``: why it stands still.
+    ``not_before``: a moment before which it is not due, however long it was waited.
     """
 
     resource: ResourceId
@@ -38,6 +39,7 @@ class Mark:
     due_at: datetime | None = None
     paused: str | None = None
     because: str = ""
+    not_before: datetime | None = None
 
 
 class MarkChange(StrEnum):

@@ -64,6 +64,8 @@ class Attempt:
 
     ``before``: the machine as it was, which is what an undo compares with. ``after_changed_at``: the cloud's own
     transition time once done. ``hindrance``: of a start that did not happen, why the next may. ``usd_per_hour``: what was debited. ``epoch`` and ``holder``: the lease it was made under.
+    ``owed_by``: of a stop, the schedule that wants the machine back, so that a start is owed when its hours begin; None: none.
+    ``at_work``: of a stop by a schedule that says in so many words that work is stopped.
     """
 
     id: str
@@ -84,6 +86,8 @@ class Attempt:
     detail: str | None = None
     after: Instance | None = None
     hindrance: Hindrance | None = None
+    owed_by: str | None = None
+    at_work: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from reaper.model.kinds.instance import Instance
-from reaper.model.schedule import DailyHours
+from reaper.model.schedule import DailyHours, Schedule
 from reaper.model.signal import Limits
 
 MIB = 1024 * 1024
@@ -60,6 +60,38 @@ JOB_ENDED = "job-ended"
 """The cause that comes with a warning of its own."""
 
 
+AFTER_HOURS, MORNING_START = "after-hours", "morning-start"
+"""The causes of a schedule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """
+    A schedule and its terms: what may be stopped outside it, and what is owed a start.
+
+    ``wait``: how long before the end of hours people are warned, and how long they have. ``quiet``: hours that do not count of
+    it; None: the policy's own, "ignore": none. ``idle_for`` and ``held_for``: how long idle is enough outside hours. ``if_busy``: "hold", or
+    "stop", which stops work. ``no_agent``: "report", or "warn-and-stop" what never had an agent. ``start_also``: what was
+    stopped within hours is owed a start, too, when they next begin. ``start_order``: the tag whose number says which machines
+    of one job start first. ``digest`` changes when any of it does.
+    """
+
+    schedule: Schedule
+    wait: timedelta = timedelta(minutes=30)
+    quiet: DailyHours | str | None = None
+    idle_for: timedelta = timedelta(minutes=15)
+    held_for: timedelta = timedelta(minutes=15)
+    if_busy: str = "hold"
+    no_agent: str = "report"
+    start_also: bool = False
+    start_order: str = "reaper-start-order"
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.schedule.name
+
+
 @dataclass(frozen=True, slots=True)
 class JobEndedTerms:
     """A machine whose last job ended ``ended_for`` ago and that has been quiet since; ``warn`` in place of the policy's own."""
@@ -84,7 +116,7 @@ class Policy:
     ``reserved``: "hold" or "ignore" capacity that is paid for either way. ``restart_hold``: of the risks of a start
     ("address", "capacity", "key", "placement") those that hold instead of being told. ``hibernate_else``: "stop" or "hold" a machine that
     ``action`` "hibernate" meets and that was not launched for it; ``suspend_else`` the same under "suspend" where the cloud does
-    not suspend it. ``digest`` changes when any term does.
+    not suspend it. ``hours``: its schedule; None: it is under none. ``digest`` changes when any term does.
     """
 
     name: str
@@ -110,10 +142,14 @@ class Policy:
     restart_hold: tuple[str, ...] = ()
     hibernate_else: str = "stop"
     suspend_else: str = "stop"
+    hours: Hours | None = None
     digest: str = ""
 
     def warn_for(self, cause: str) -> Warn:
         """The warning that an action for this cause is given."""
+        if cause == AFTER_HOURS and self.hours is not None:
+            quiet = self.warn.quiet if self.hours.quiet is None else self.hours.quiet
+            return Warn(self.hours.wait, quiet if isinstance(quiet, DailyHours) else None, self.warn.via)
         return self.job_ended.warn if cause == JOB_ENDED and self.job_ended is not None else self.warn
 
     @property
@@ -273,6 +309,7 @@ class Configuration:
     budgets: Budgets = field(default_factory=Budgets)
     channels: dict[str, WebhookChannel] = field(default_factory=dict)
     prices: dict[str, float] = field(default_factory=dict)
+    hours: tuple[Hours, ...] = ()
     digest: str = ""
     source: str = "built in"
 

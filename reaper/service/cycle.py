@@ -5,6 +5,7 @@ Everything that decides is pure and lives in `decide`; this file fetches, calls 
 carries the results to the store, to people and to the executor.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -28,7 +29,7 @@ from reaper.model.policy import Configuration, Mode, Policy, owner_of
 from reaper.model.resource import ResourceId
 from reaper.model.signal import Activity
 from reaper.ports import Brakes, Clock, Cloud, Lease, Message, Store
-from reaper.service import announce
+from reaper.service import announce, closing, hours, mornings
 from reaper.service import lost as losses
 from reaper.service.board import Board, Notice
 from reaper.service.continuity import Continuity
@@ -36,7 +37,7 @@ from reaper.service.execute import DEBITS_OF, TAKEN, Executor, Result
 from reaper.service.fleet import FleetWatch, read_jumps
 from reaper.service.gather import Gathering, read_known
 from reaper.service.inventory import Inventory, kept, refresh
-from reaper.service.owed import OwedStarts
+from reaper.service.owed import OwedStarts, starting
 from reaper.service.recipes import Terms
 from reaper.service.unused import unused_gpus
 from reaper.service.watch import Watch
@@ -130,15 +131,21 @@ class Cycle:
         self._decide(this)
         jumps = self._fleet.step(this.facts, this.decisions, configuration, this.now)
         self._move_marks(this, configuration, lease)
+        closing.tell(self._store, self._announcer, this.facts, this.decisions, configuration, this.now)
         rows = self._rows(this, configuration)
-        plan = self._plan(this, rows, configuration, jumps, refused, losses.notes(written, self._store))
+        notes = (*losses.notes(written, self._store), *self._hours_notes(this, configuration, keep=True))
+        plan = self._plan(this, rows, configuration, jumps, refused, notes)
         self._publish(rows, this, configuration)
         results = self._carry_out(plan, this, lease, jumps, configuration)
         for attempt in self.executor.carry_on(Terms(this.gathering, lease, jumps, refused)):
             if attempt.outcome is not None:
                 self._tell_result(attempt, this, configuration)
                 settled += (attempt,)
-        settled += self._owed.step(this.gathering, lease, running_in_scope(this.gathering, configuration))
+        running = running_in_scope(this.gathering, configuration)
+        settled += self._owed.step(this.gathering, lease, running)
+        if configuration.mode is Mode.ENFORCE:
+            self._owed.refuse_touched(this.gathering)
+            self._owed.begin([action for action in plan.actions if action.action is Action.START], this.gathering, lease, running)
         self._continuity.remember(configuration, self._clock.now())
         return self._result(began, this, rows, plan, configuration, jumps=jumps, results=results, settled=settled, refused=refused, lost=lost)
 
@@ -154,7 +161,8 @@ class Cycle:
         self._decide(this)
         rows = self._rows(this, configuration)
         jumps = read_jumps(self._store)
-        plan = self._plan(this, rows, configuration, jumps, None, losses.notes(written, self._store))
+        notes = (*losses.notes(written, self._store), *self._hours_notes(this, configuration, keep=False))
+        plan = self._plan(this, rows, configuration, jumps, None, notes)
         return self._result(began, this, rows, plan, configuration, jumps=jumps)
 
     def _begin(self, configuration: Configuration, *, fetch: bool) -> _Pass:
@@ -188,7 +196,8 @@ class Cycle:
     def apply(self, plan: Plan, gathering: Gathering, lease: Lease, running: int, who: str) -> tuple[Result, ...]:
         """Carry out what a person approved, through the same gates: what is no longer due or idle is withdrawn."""
         self._marks = self._store.marks()
-        results = self.executor.carry_out(plan.id, plan.actions, gathering, lease, read_jumps(self._store), running, who)
+        stops = [action for action in plan.actions if action.action is not Action.START]
+        results = self.executor.carry_out(plan.id, stops, gathering, lease, read_jumps(self._store), running, who)
         self._unmark(results)
         return results
 
@@ -223,11 +232,12 @@ class Cycle:
 
     def _decide(self, this: _Pass) -> None:
         """Every machine; the costly read only for those that nothing else holds back."""
+        this.gathering.mornings = mornings.read(self._store, this.gathering, this.now, starting(self._store))
         for instance in this.gathering.instances:
             facts = this.gathering.facts(instance.id, this.now)
             decision = decide(facts, this.now)
             this.facts[instance.id] = facts
-            objections = {finding.because for finding in decision.objections}
+            objections = {finding.because for finding in decision.objections if decision.cause not in finding.exempts}
             if decision.verdict is Verdict.WAIT and objections == {stop_protected.UNREAD}:
                 cloud = self._clouds.get(instance.id.cloud)
                 if cloud is not None:
@@ -334,7 +344,9 @@ class Cycle:
                 observe = configuration.mode is not Mode.ENFORCE or policy.mode is not Mode.ENFORCE
                 look = last_look(mark, facts, this.now, observe=observe)
                 due_at = lifecycle.earliest(mark, policy, this.now)
-            candidate = planner.Candidate(facts.instance, decision, policy, mark, facts.gang, look)
+                decision = lifecycle.preferred(mark, decision, policy, this.now)
+            place = facts.morning.place if facts.morning is not None else 0
+            candidate = planner.Candidate(facts.instance, decision, policy, mark, facts.gang, look, place)
             wasted, unused = None, None
             if decision.state.activity is Activity.BUSY:  # GPUs that compute now and then wait as well
                 above = policy.starved_above if policy is not None else SHIPPED_ABOVE
@@ -355,10 +367,17 @@ class Cycle:
         plan = planner.make(
             f"p-{this.now:%Y%m%dT%H%M%S}-{uuid4().hex[:6]}", this.now, configuration, [row.candidate for row in rows], debits,
             running_in_scope(this.gathering, configuration), jumps, stopped_by,
+            self._store.debits(Action.START, self._clock.now() - DEBITS_OF),
         )  # fmt: skip
         plan = replace(plan, notes=(*notes, *plan.notes))
         self._store.save_plan(plan)
         return plan
+
+    def _hours_notes(self, this: _Pass, configuration: Configuration, *, keep: bool) -> tuple[str, ...]:
+        """Schedules that cannot be read, and what an edited one does first."""
+        under = Counter(facts.policy.hours.name for facts in this.facts.values() if facts.policy is not None and facts.policy.hours is not None)
+        said = hours.edited(self._store, configuration, under, this.now, keep=keep)
+        return (*hours.notes(configuration, this.gathering.instances), *said)
 
     def _publish(self, rows: Sequence[Row], this: _Pass, configuration: Configuration) -> None:
         """What the people on the machines should know; nothing in observe, where nothing will happen."""
@@ -371,10 +390,11 @@ class Cycle:
         self._board.publish(notices, {r: max(s.until for s in several) for r, several in this.gathering.known.snoozes.items()})
 
     def _carry_out(self, plan: Plan, this: _Pass, lease: Lease | None, jumps: Sequence[Jump], configuration: Configuration) -> tuple[Result, ...]:
-        if lease is None or configuration.mode is not Mode.ENFORCE or not plan.actions:
+        stops = [action for action in plan.actions if action.action is not Action.START]
+        if lease is None or configuration.mode is not Mode.ENFORCE or not stops:
             return ()
         running = running_in_scope(this.gathering, configuration)
-        results = self.executor.carry_out(plan.id, plan.actions, this.gathering, lease, jumps, running)
+        results = self.executor.carry_out(plan.id, stops, this.gathering, lease, jumps, running)
         for mark in self._unmark(results):
             this.events.append(MarkEvent(mark, MarkChange.DONE, "carried out"))
         for result in results:

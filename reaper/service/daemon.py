@@ -125,6 +125,8 @@ class Daemon:
     def _aside(self, what: str, tell: Callable[[], None]) -> None:
         try:
             tell()
+        except ReaperError as error:  # the store is locked, say: a cycle that is told late or not at all
+            _log.warning("not told", what=what, because=str(error))
         except Exception:  # noqa: BLE001 - telling of a cycle must not end the watching
             _log.exception("telling failed", what=what)
 

@@ -16,6 +16,7 @@ from reaper import log
 from reaper.decide import budget as budgets
 from reaper.decide import lifecycle
 from reaper.decide.breaker import Jump
+from reaper.decide.closing import owed_by
 from reaper.decide.engine import decide
 from reaper.decide.facts import MOST_AHEAD
 from reaper.decide.last_look import last_look
@@ -27,7 +28,7 @@ from reaper.model.decision import Action, Verdict
 from reaper.model.kinds.instance import Instance, Protections
 from reaper.model.mark import Mark
 from reaper.model.plan import Attempt, Debit, Outcome, PlannedAction
-from reaper.model.policy import Configuration, Mode
+from reaper.model.policy import AFTER_HOURS, Configuration, Mode
 from reaper.model.resource import ResourceId
 from reaper.ports import Brakes, Clock, Cloud, Lease, Store
 from reaper.service.gather import Gathering, read_known
@@ -193,6 +194,7 @@ class Executor:
         mark = self._marks().get((planned.resource, planned.action))
         if mark is None:
             raise Withdrawn("mark", "its mark is gone")
+        decision = lifecycle.preferred(mark, decision, facts.policy, now)
         gone = lifecycle.cleared_by(mark, decision, facts.policy)
         if gone is not None:
             raise Withdrawn("mark", gone)
@@ -248,6 +250,8 @@ class Executor:
             id=f"a-{uuid4().hex[:12]}", resource=planned.resource, action=planned.action, cause=planned.cause, policy=planned.policy,
             because=mark.because or planned.because, intent_at=self._clock.now(), before=seen.instance, actor=actor, plan=plan_id,
             usd_per_hour=planned.usd_per_hour, epoch=lease.epoch, holder=lease.holder,
+            owed_by=owed_by(gathering.hours_of(planned.resource), self._clock.now()) if planned.action.stops else None,
+            at_work=mark.cause == AFTER_HOURS and gathering.facts(planned.resource, self._clock.now()).stops_at_work,
         )  # fmt: skip
         self._intend(attempt, gathering.configuration, lease, running, together)
         try:
@@ -313,11 +317,14 @@ class Executor:
 
     # --- starting again -----------------------------------------------------------------------------------------------
 
-    def start_again(self, stopped: Attempt, gathering: Gathering, lease: Lease, running: int, actor: str) -> Attempt:
+    def start_again(
+        self, stopped: Attempt, gathering: Gathering, lease: Lease, running: int, actor: str, cause: str = "undo", because: str | None = None
+    ) -> Attempt:
         """
         Undo a stop of ours by a start. The same order; nothing is taken away, so guards and breaker do not bind.
 
-        Raises Withdrawn: mode, scope, budget of starts, or the machine is not as we left it.
+        Raises Withdrawn: mode, scope, budget of starts, "busy" while an action of ours is open, "undo" where the machine is
+        not as we left it.
         """
         configuration = gathering.configuration
         if configuration.mode is not Mode.ENFORCE:
@@ -328,7 +335,7 @@ class Executor:
         if cloud is None:
             raise Withdrawn("scope", f"no cloud {stopped.resource.cloud} is configured")
         if any(attempt.resource == stopped.resource for attempt in self._store.attempts(open_only=True)):
-            raise Withdrawn("undo", "an earlier action of ours on it is not closed yet")
+            raise Withdrawn("busy", "an earlier action of ours on it is not closed yet")
         at, ran_s = self._clock.now(), self._clock.monotonic()
         try:
             fresh = read(cloud, stopped.resource)
@@ -340,8 +347,8 @@ class Executor:
         if why is not None:
             raise Withdrawn("undo", why)
         attempt = Attempt(
-            id=f"a-{uuid4().hex[:12]}", resource=stopped.resource, action=Action.START, cause="undo", policy=stopped.policy,
-            because=f"undo of {stopped.id}", intent_at=self._clock.now(), before=fresh, actor=actor, epoch=lease.epoch, holder=lease.holder,
+            id=f"a-{uuid4().hex[:12]}", resource=stopped.resource, action=Action.START, cause=cause, policy=stopped.policy,
+            because=because or f"undo of {stopped.id}", intent_at=self._clock.now(), before=fresh, actor=actor, epoch=lease.epoch, holder=lease.holder,
         )  # fmt: skip
         alone = _Group(frozenset((attempt.resource,)), attempt.intent_at, budgets.asks([(attempt.action, None)]))
         self._in_cycle(configuration, alone)

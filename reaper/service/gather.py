@@ -4,17 +4,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from reaper.decide.closing import closing
 from reaper.decide.correlate import state_of
-from reaper.decide.facts import MOST_AHEAD, Facts, Member, Shield
+from reaper.decide.facts import MOST_AHEAD, Facts, Member, Morning, Shield
 from reaper.decide.links import pairs
 from reaper.model.kinds.instance import Instance, Protections
 from reaper.model.plan import Attempt, Outcome
-from reaper.model.policy import Configuration, Policy, gang_keys
+from reaper.model.policy import Configuration, Hours, Policy, gang_keys
 from reaper.model.resource import Place, ResourceId
 from reaper.model.signal import Activity, Quiet
 from reaper.model.snooze import Snooze
 from reaper.ports import KeptListing, Ledger, SeenProtection, Store
 from reaper.service.gangs import Gangs
+from reaper.service.hours import NamedHours
 from reaper.service.inventory import Inventory
 from reaper.service.shields import current, remember
 from reaper.service.voices import distrusted
@@ -80,6 +82,8 @@ class Gathering:
         self._gangs = self._together()
         self._stale_after = max(3 * configuration.cycle, timedelta(minutes=2))
         self._policies: dict[ResourceId, tuple[Policy, ...]] = {}
+        self._named = NamedHours(configuration)
+        self.mornings: dict[ResourceId, Morning] = {}
         self._limits = {policy.name: policy.limits for policy in configuration.policies}
         self._members: dict[ResourceId, tuple[datetime, Member]] = {}
         self.kept_protections: list[SeenProtection] = []
@@ -88,7 +92,7 @@ class Gathering:
 
     def _remember(self, instance: Instance, now: datetime) -> tuple[Shield, ...]:
         seen = self.known.protections.get(instance.id, {})
-        policies = self._policies[instance.id] = self.configuration.policies_for(instance)
+        policies = self._policies[instance.id] = self._named.applied(self.configuration.policies_for(instance), instance)
         cap = max((policy.snooze_up_to for policy in policies), default=timedelta(days=5))
         shields, keep, drop = remember(instance, current(instance, self.configuration, cap, seen, now), seen, now)
         self.kept_protections += [record for record in keep if record != seen.get(record.name)]
@@ -130,6 +134,11 @@ class Gathering:
             self._linked = linked
             self._gangs = self._together()
 
+    def hours_of(self, resource: ResourceId) -> Hours | None:
+        """The schedule that a machine is under: its tag's, else its policy's. None: none, or two policies match."""
+        policies = self._policies.get(resource, ())
+        return policies[0].hours if len(policies) == 1 else None
+
     def gang_of(self, resource: ResourceId) -> str | None:
         return self._gangs.of(resource)
 
@@ -153,13 +162,14 @@ class Gathering:
         ledger = self._inventory.ledgers.get(resource)
         voice = self._watch.voice(resource)
         back_off = known.back_offs.get(resource)
+        since = _running_since(instance, ledger)
         return Facts(
             instance=instance,
             listed_at=listing.listed_at,
             place_failed=listing.failed,
             stale_after=self._stale_after,
             policies=policies,
-            running_since=_running_since(instance, ledger),
+            running_since=since,
             ineligible=_ineligible(instance, configuration),
             shields=self._shields[resource],
             claimed_by=_claimed(instance, configuration),
@@ -172,13 +182,17 @@ class Gathering:
             back_off_until=back_off[0] if back_off is not None else None,
             back_off_because=back_off[1] if back_off is not None else None,
             protections=protections,
+            closing=closing(policies[0].hours, since, now) if policies else None,
+            hours_unread=self._named.unread(instance),
+            morning=self.mornings.get(resource),
         )
 
     def _quiet(self, resource: ResourceId, policies: tuple[Policy, ...]) -> Quiet | None:
         if not policies:
             return None
-        terms, ended = policies[0].idle, policies[0].job_ended
+        terms, ended, hours = policies[0].idle, policies[0].job_ended, policies[0].hours
         spans = (terms.idle_for, terms.held_for, *((ended.ended_for,) if ended is not None else ()))
+        spans += (hours.idle_for, hours.held_for) if hours is not None else ()
         return self._watch.quiet(resource, self._limits[policies[0].name], spans, served=True)
 
     def _member(self, resource: ResourceId, now: datetime) -> Member:

@@ -77,7 +77,7 @@ def record(store: Store, seen: Observation, boot_id: str, peak: float | None, be
     True, and written down, when a stop of ours ended that boot and was not blamed before. Raises StoreError.
     """
     stop = _stop_that_ended(store, seen, boot_id, before)
-    if stop is None:
+    if stop is None or stop.at_work:  # whose schedule stops work in so many words: that it did is no surprise
         return False
     one = LostWork(stop.id, str(seen.resource), now, peak, because, seen.verified)
     blamed = False

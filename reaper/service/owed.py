@@ -7,19 +7,21 @@ once; so is giving up. It is discharged once, whatever happens to the machine af
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 
 from reaper import log
 from reaper.decide.correlate import readable
+from reaper.decide.facts import Morning
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.decision import Action
 from reaper.model.kinds.instance import Hindrance, InstanceState
-from reaper.model.plan import Attempt, Outcome
-from reaper.model.policy import Configuration, owner_of
+from reaper.model.plan import Attempt, Outcome, PlannedAction
+from reaper.model.policy import MORNING_START, Configuration, owner_of
 from reaper.model.resource import ResourceId
 from reaper.ports import Clock, Lease, Message, Store
+from reaper.service import mornings
 from reaper.service.announce import Announcer
 from reaper.service.execute import Executor, Withdrawn
 from reaper.service.gather import Gathering
@@ -31,7 +33,7 @@ _log = log.get(__name__)
 _FACT = "owed-starts"
 
 WINDOW = timedelta(hours=24)
-"""How long a start that a person asked for is tried."""
+"""How long a start that a person asked for is tried. One for a schedule is, until its hours end."""
 
 LATE_AFTER = timedelta(minutes=15)
 """A GPU machine and its agent are back within minutes; after this whoever waits for it is told."""
@@ -62,6 +64,7 @@ class Owed:
     next_at: datetime | None = None
     met: str | None = None
     late_told: bool = False
+    cause: str = "undo"
 
 
 def read(store: Store) -> dict[str, Owed]:
@@ -80,9 +83,15 @@ def write(store: Store, owed: Mapping[str, Owed]) -> None:
     store.set_facts({_FACT: json.dumps(items) if items else None})
 
 
+def starting(store: Store) -> frozenset[ResourceId]:
+    """Machines whose start is on its way."""
+    return frozenset(ResourceId.parse(resource) for resource in read(store))
+
+
 class OwedStarts:
     def __init__(self, store: Store, watch: Watch, executor: Executor, announcer: Announcer, clock: Clock) -> None:
         self._store, self._watch, self._executor, self._announcer, self._clock = store, watch, executor, announcer, clock
+        self._morning: Morning | None = None  # the one for which a start is begun just now
         executor.on_start(self._owe)
 
     def _owe(self, stopped: Attempt, attempt: Attempt) -> None:
@@ -92,8 +101,44 @@ class OwedStarts:
         if before is not None and before.stop == stopped.id:
             owed = replace(before, attempt=attempt.id, tries=before.tries + 1, next_at=None)
         else:
-            owed = Owed(str(stopped.resource), stopped.id, now, now + WINDOW, attempt.actor, attempt.id)
+            until = self._morning.until if self._morning is not None and self._morning.until is not None else now + WINDOW
+            owed = Owed(str(stopped.resource), stopped.id, now, until, attempt.actor, attempt.id, cause=attempt.cause)
         write(self._store, {**known, owed.resource: owed})
+        if self._morning is not None:
+            mornings.handle(self._store, stopped.resource, self._morning, now)
+
+    def begin(self, planned: Sequence[PlannedAction], gathering: Gathering, lease: Lease, running: int) -> tuple[Attempt, ...]:
+        """The first try of starts that a schedule is owed, in the plan's order. What the budget leaves for later is planned again."""
+        begun: list[Attempt] = []
+        for action in planned:
+            morning = gathering.mornings.get(action.resource)
+            stopped = self._store.attempt(morning.stop) if morning is not None else None
+            if morning is None or stopped is None:
+                continue
+            self._morning = morning
+            try:
+                begun.append(self._executor.start_again(stopped, gathering, lease, running, "reaper", MORNING_START, action.because))
+            except Withdrawn as why:
+                if why.by == "budget":
+                    break  # whoever comes later in the order has to wait as well
+                if why.by == "undo":
+                    self.refuse(action.resource, morning, why.because, stopped, gathering.configuration)
+                _log.info("morning start waits", resource=str(action.resource), by=why.by, because=why.because)
+            finally:
+                self._morning = None
+        return tuple(begun)
+
+    def refuse_touched(self, gathering: Gathering) -> None:
+        """What is not started because somebody touched it, told once, when its start would have begun."""
+        for resource, morning in gathering.mornings.items():
+            stopped = self._store.attempt(morning.stop) if morning.refused is not None and self._clock.now() >= morning.begins_at else None
+            if stopped is not None and morning.refused is not None:
+                self.refuse(resource, morning, morning.refused, stopped, gathering.configuration)
+
+    def refuse(self, resource: ResourceId, morning: Morning, because: str, stopped: Attempt, configuration: Configuration) -> None:
+        mornings.handle(self._store, resource, morning, self._clock.now())
+        owed = Owed(str(resource), stopped.id, self._clock.now(), morning.ready_at, "reaper", stopped.id, cause=MORNING_START)
+        self._tell("failed", owed, stopped, f"not started for hours {morning.hours}: {because}", configuration)
 
     def step(self, gathering: Gathering, lease: Lease, running: int) -> tuple[Attempt, ...]:
         """Once a cycle: what is back is discharged, what failed is tried again when it is time. The new tries."""
@@ -104,6 +149,7 @@ class OwedStarts:
             attempt = self._store.attempt(owed.attempt)
             now = self._clock.now()
             if attempt is None or self._back(resource, attempt, gathering):
+                self._learn(attempt)
                 self._discharge(owed, attempt, "it runs and its agent is back" if attempt is not None else "its try is not known any more")
                 continue
             if now >= owed.until:
@@ -140,7 +186,8 @@ class OwedStarts:
             left = attempt.after
             stopped = replace(stopped, after=left, before=replace(stopped.before, launched_at=left.launched_at))
         try:
-            return self._executor.start_again(stopped, gathering, lease, running, owed.who)
+            because = f"tried again for its hours, after {owed.tries} tries" if owed.cause == MORNING_START else None
+            return self._executor.start_again(stopped, gathering, lease, running, owed.who, owed.cause, because)
         except Withdrawn as why:
             if why.by == "undo":
                 self._give_up(owed, attempt, why.because, gathering)
@@ -160,6 +207,14 @@ class OwedStarts:
             return False
         expected = machine.gpus if machine.gpus is not None else newest.expected_gpus
         return expected is None or readable(newest) >= expected
+
+    def _learn(self, attempt: Attempt | None) -> None:
+        """How long it took this time, so that the next morning it begins early enough."""
+        if attempt is None or attempt.outcome_at is None:
+            return
+        newest = self._watch.newest_verified(attempt.resource)
+        back = newest.ended_at if newest is not None and newest.started_at >= attempt.intent_at else attempt.outcome_at
+        mornings.learn(self._store, attempt.resource, max(back - attempt.intent_at, timedelta(0)))
 
     def _keep(self, owed: Owed) -> None:
         write(self._store, {**read(self._store), owed.resource: owed})

@@ -64,14 +64,14 @@ def test_machines_get_one_object_on_the_last_line(good: Path, capsys: pytest.Cap
 
 def test_every_problem_is_printed_and_the_exit_says_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "bad.toml"
-    file.write_text('schema = 1\nmode = "on"\n[hours.office]\nzone = "UTC"\n', encoding="utf-8")
+    file.write_text('schema = 1\nmode = "on"\n[disks.scratch]\nmin_gib = 1\n', encoding="utf-8")
     code = call(str(file))
     out = capsys.readouterr().out
     machine_code = call(str(file), "--json")
     machine = json.loads(capsys.readouterr().out.splitlines()[-1])
 
     assert (code, machine_code) == (2, 2)
-    assert f"{file}: hours: schedules are not available in this version; remove the table" in out
+    assert f"{file}: disks: disks are not available in this version; remove the table" in out
     assert "refused: 2 problems" in out
     assert machine["ok"] is False
     assert len(machine["problems"]) == 2

@@ -199,6 +199,8 @@ CHANGES: list[tuple[str, Any]] = [
     ("busy", {"cpu": "11%"}),
     ("busy", {"disk_mib_s": 6}),
     ("busy", {"net_mib_s": 6}),
+    ("hours", "office"),
+    ("hours", "night"),
     ("job_ended", {}),
     ("job_ended", {"for": "44m"}),
     ("job_ended", {"warn": "31m"}),

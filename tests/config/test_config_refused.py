@@ -199,10 +199,10 @@ def test_what_this_version_does_not_have_is_refused_by_name(pattern: tuple[str, 
     assert problems_of(key) == (f"fleet.toml: {'.'.join(path)}: {LATER[pattern]} not available in this version; remove the key",)
 
 
-def test_schedules_are_refused_in_these_words() -> None:
-    document = good() | {"hours": {"office": {"zone": "Europe/Berlin"}}}
+def test_what_is_still_to_come_is_refused_in_these_words() -> None:
+    document = good() | {"disks": {"scratch": {"min_gib": 100}}}
 
-    assert problems_of(document) == ("fleet.toml: hours: schedules are not available in this version; remove the table",)
+    assert problems_of(document) == ("fleet.toml: disks: disks are not available in this version; remove the table",)
 
 
 def test_every_problem_is_told_at_once_of_values_keys_and_rules_alike() -> None:

@@ -14,6 +14,7 @@ from reaper.decide.guards import (
     eligible,
     gang,
     hibernation,
+    hours_unread,
     in_use,
     lifecycle_kind,
     local_data,
@@ -67,4 +68,6 @@ GUARDS: tuple[tuple[str, Rule], ...] = (
     (disk_copies.NAME, disk_copies.disk_copies),
     (stop_protected.NAME, stop_protected.stop_protected),
     (termination.NAME, termination.termination_protected),
+    # worth telling
+    (hours_unread.NAME, hours_unread.hours_unread),
 )

@@ -4,12 +4,14 @@ Hold what cannot be seen well enough: IDLE needs every GPU, most of the time, fr
 Missing is not zero. Each check here is one way of not knowing.
 """
 
+from dataclasses import replace
 from datetime import datetime
 
 from reaper.decide.correlate import misfit, state_of
 from reaper.decide.facts import MOST_AHEAD, Facts, silent_for
 from reaper.decide.findings import hold, span_text
 from reaper.model.decision import Finding
+from reaper.model.policy import AFTER_HOURS
 from reaper.model.signal import Activity
 
 NAME = "blind"
@@ -39,7 +41,9 @@ def _voice(facts: Facts, now: datetime) -> Finding | None:
     if facts.quiet is None:
         if facts.newest is not None:
             return hold(NAME, "no verified report", change="a token of its own for its agent")
-        return hold(NAME, "silent agent" if facts.agent_seen else "never had an agent", change="reports from an agent")
+        finding = hold(NAME, "silent agent" if facts.agent_seen else "never had an agent", change="reports from an agent")
+        # A schedule that says so stops what never had an agent: there is nothing that could speak, and its people were warned.
+        return replace(finding, exempts=(AFTER_HOURS,)) if facts.stops_unseen else finding
     if facts.newest is None:
         return hold(NAME, "its newest report is not known", change="a new report")
     silence = silent_for(facts, now)

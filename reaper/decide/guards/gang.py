@@ -24,9 +24,10 @@ def gang(facts: Facts, now: datetime) -> Finding | None:
     for member in facts.members:
         if member.state.activity is not Activity.IDLE:
             return hold(NAME, f"{member.name} of the same job is {member.state}", limit="every member idle", change=f"{member.name} idle too")
+    term = facts.span if facts.closing is not None and facts.span is not None else policy.idle.idle_for
     for member in facts.members:
         quiet_for = now - member.quiet_since if member.quiet_since is not None else None
-        if quiet_for is None or quiet_for < policy.idle.idle_for:
+        if quiet_for is None or quiet_for < term:
             shown = span_text(quiet_for) if quiet_for is not None else "no time that is known"
-            return hold(NAME, f"{member.name} of the same job has been quiet for {shown}", limit=span_text(policy.idle.idle_for))
+            return hold(NAME, f"{member.name} of the same job has been quiet for {shown}", limit=span_text(term))
     return None

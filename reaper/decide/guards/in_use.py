@@ -5,6 +5,7 @@ The idle clock counts such windows as busy; this is the second line, and it hold
 figure that every agent sends is missing for more than a tenth of the term.
 """
 
+from dataclasses import replace
 from datetime import datetime
 
 from reaper.decide.at_work import unreadable
@@ -13,6 +14,7 @@ from reaper.decide.facts import Facts
 from reaper.decide.findings import hold, span_text
 from reaper.decide.guards.blind import COVERAGE
 from reaper.model.decision import Finding
+from reaper.model.policy import AFTER_HOURS
 
 NAME = "in-use"
 
@@ -23,7 +25,9 @@ def in_use(facts: Facts, now: datetime) -> Finding | None:
         return None  # without a report `blind` holds
     sign = busy_sign(facts, newest)
     if sign is not None and not sign.startswith("data wait"):
-        return hold(NAME, sign, age=now - newest.ended_at, change="a quiet window")
+        finding = hold(NAME, sign, age=now - newest.ended_at, change="a quiet window")
+        # A schedule that says if_busy = "stop" takes work away by the clock, and only that cause does.
+        return replace(finding, exempts=(AFTER_HOURS,)) if facts.stops_at_work else finding
     unseen = unreadable(newest)
     if unseen is not None:
         return hold(NAME, f"whether somebody works there cannot be seen: {unseen}", change="the agent's rights; `reaper-agent doctor` there says which")

@@ -5,12 +5,14 @@ Low GPU use with a busy loader is a slow job, not an idle machine. The idle cloc
 such a window as busy; this is the second line, and it holds where the figure is missing.
 """
 
+from dataclasses import replace
 from datetime import datetime
 
 from reaper.decide.correlate import figure
 from reaper.decide.facts import Facts
 from reaper.decide.findings import hold
 from reaper.model.decision import Finding
+from reaper.model.policy import AFTER_HOURS
 
 NAME = "starved"
 
@@ -31,7 +33,10 @@ def starved(facts: Facts, now: datetime) -> Finding | None:
         wait = tree.waited
         if wait is not None and wait >= policy.starved_above:
             by = ", as the job itself measured" if tree.exact is not None and tree.exact >= wait else ""
-            return hold(NAME, f"{tree.id} waited for data {wait:.0%} of the window{by}", value=f"{wait:.0%}", limit=f"{policy.starved_above:.0%}", age=age)
+            told = f"{tree.id} waited for data {wait:.0%} of the window{by}"
+            finding = hold(NAME, told, value=f"{wait:.0%}", limit=f"{policy.starved_above:.0%}", age=age)
+            # A job that waits for data is at work: as for the guard `in-use`, a schedule that says so stops it all the same.
+            return replace(finding, exempts=(AFTER_HOURS,)) if facts.stops_at_work else finding
         if tree.exact is not None and figure(tree.exact) is None:
             return hold(NAME, f"what {tree.id} says of its own wait is no share", age=age, change="the agent's and the hook's versions")
         if figure(tree.wait) is None and not tree.off_gpu:  # what a job says of itself does not stand in for our own look
