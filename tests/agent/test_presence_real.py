@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, Callable, Iterator, List, Optional
@@ -138,15 +139,22 @@ def test_children_that_come_and_go_in_a_session_count(started: Any, watcher: Wat
     until(enough, "its CPU")
 
 
+@pytest.fixture
+def screens() -> Iterator[Path]:
+    """A socket's path may have a hundred characters, and tests' folders lie deep."""
+    made = Path(tempfile.mkdtemp(prefix="screens-", dir="/tmp"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
 @pytest.mark.parametrize("kind", ["tmux", "screen"])
-def test_program_in_a_real_multiplexer(kind: str, tmp_path: Path, watcher: Watcher) -> None:
+def test_program_in_a_real_multiplexer(kind: str, tmp_path: Path, watcher: Watcher, screens: Path) -> None:
     tool = shutil.which(kind)
     if tool is None:
         pytest.skip("%s is not installed: apt-get install -y --no-install-recommends %s" % (kind, kind))
     script, name = tmp_path / "burn.py", "reaper-test-%d" % os.getpid()
     script.write_text("import os, pathlib\npathlib.Path(%r).write_text(str(os.getpid()))\n" % str(tmp_path / "pid") + BURN)
-    env = {**os.environ, "TERM": "xterm", "TMUX_TMPDIR": str(tmp_path), "SCREENDIR": str(tmp_path / "screens")}
-    (tmp_path / "screens").mkdir(mode=0o700)
+    env = {**os.environ, "TERM": "xterm", "TMUX_TMPDIR": str(screens), "SCREENDIR": str(screens)}
     watcher.look()
     begin = [tool, "-L", name, "-f", "/dev/null", "new-session", "-d"] if kind == "tmux" else [tool, "-c", "/dev/null", "-dmS", name]
     subprocess.run([*begin, sys.executable, str(script)], env=env, check=True, timeout=WITHIN_S)

@@ -8,6 +8,7 @@ from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.kinds.instance import InstanceState, Protections
 from reaper.model.mark import Stage
 from reaper.model.signal import Holder, Job, Person
+from reaper.service.inventory import MISSED
 from reaper.service.snooze import snooze
 from tests import builders as make
 from tests.builders import HERE, HOUR, MINUTE, NOW
@@ -97,6 +98,7 @@ def test_a_machine_that_is_gone_still_has_its_record(room: Room) -> None:
     room.machine("i-02", "other")
     room.list_all()
     del room.cloud.machines[make.resource()]
+    room.clock.advance(2 * MISSED)
     room.list_all()
     answer = room.reaper("why", "i-01")
 

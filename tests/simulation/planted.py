@@ -113,6 +113,8 @@ def _guard(name: str, module: str, function: str, focus: str, seeds: int = 12) -
 
 _EXECUTE, _LIFE, _WINDOWS, _LOOK = "reaper.service.execute:Executor", "reaper.decide.lifecycle", "reaper.decide.windows", "reaper.decide.last_look:last_look"
 
+_RECIPES = "reaper.service.recipes"
+
 FAULTS: tuple[Fault, ...] = (
     _guard("ineligible", "eligible", "ineligible", "calm small out-of-scope forgotten"),
     _guard("claimed-by-another", "claimed", "claimed_by_another", "calm small claimed forgotten"),
@@ -210,6 +212,25 @@ FAULTS: tuple[Fault, ...] = (
     _fault("a bug in acting", "calm small forgotten", Edit(
         f"{_EXECUTE}._call", "verb = getattr(cloud, FIRST_VERB[attempt.action])", "verb = cloud.no_such_verb")),
     _fault("outcome not in the record", "calm small forgotten", Edit("reaper.store.acting:Acting.end_attempt", "self._record(connection, entry)", "pass")),
+    _guard("reservation", "reserved", "reserved", "calm small reserved capacity-block forgotten"),
+    _guard("restart-risk", "restart_risk", "restart_risk", "calm small bad-key forgotten"),
+    _guard("termination-protected", "termination", "termination_protected", "calm small terminate end-protected forgotten"),
+    _guard("cannot-hibernate", "hibernation", "cannot_hibernate", "calm small hibernate forgotten"),
+    _fault("a group that only its own API tells is ignored", "calm small hidden-owner forgotten", Edit(
+        "reaper.decide.guards.owned:managed_member", "protections.managed_by is not None", "False")),
+    _fault("a page of a listing that got lost is the end of its machines", "storm small partial gang", Edit(
+        "reaper.service.inventory:merged", "now - ledgers[instance.id].last_seen_at < MISSED", "False")),
+    _fault("ends a machine before its copies are complete", "calm small terminate forgotten", Edit(
+        f"{_RECIPES}:_verified", "one is None or one.state is not SnapshotState.COMPLETED", "one is None")),
+    _fault("ends what somebody has tagged since", "calm small terminate late-touch forgotten", Edit(
+        f"{_RECIPES}:_touched", "foreign_tags(fresh) != foreign_tags(attempt.before)", "False")),
+    _fault("ends what its policy no longer wants ended", "calm small terminate edit forgotten", Edit(
+        f"{_RECIPES}:Recipes._end", 'facts.policy.action != "terminate"', "False")),
+    _fault("ends in spite of snoozes and protections", "calm small terminate snooze keep-until protect forgotten", Edit(f"{_RECIPES}:Recipes._guarded")),
+    _fault("copies a disk that has its copy", "calm small stop-and-snapshot forgotten", Edit(
+        f"{_RECIPES}:Recipes._step", "_newest(snapshots, volume) is None", "True")),
+    _fault("the kill switch does not bind later steps", "storm small terminate brake forgotten", Edit(
+        f"{_RECIPES}:Recipes._permitted", "brake is not None", "False")),
 )  # fmt: skip
 
 BY_NAME = {fault.name: fault for fault in FAULTS}

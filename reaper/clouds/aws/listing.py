@@ -30,7 +30,11 @@ WANTED: Wanted = {
             "Placement": {"GroupName": None, "GroupId": None, "AvailabilityZone": None, "Tenancy": None, "HostId": None},
             "HibernationOptions": {"Configured": None}, "Operator": {"Managed": None, "Principal": None},
             "Tags": {"Key": None, "Value": None}, "BlockDeviceMappings": {"Ebs": {"VolumeId": None}},
-            "NetworkInterfaces": {"NetworkInterfaceId": None, "Association": {"PublicIp": None, "IpOwnerId": None}},
+            "PrivateIpAddress": None,
+            "NetworkInterfaces": {
+                "NetworkInterfaceId": None, "Association": {"PublicIp": None, "IpOwnerId": None}, "PrivateIpAddress": None,
+                "PrivateIpAddresses": {"PrivateIpAddress": None}, "Ipv6Addresses": {"Ipv6Address": None},
+            },
         },
     },
 }  # fmt: skip
