@@ -137,8 +137,9 @@ def _at_the_last_moment(world: World, dice: random.Random, machine: Machine) -> 
     storm, focus = world.fleet.weather == "storm", world.fleet.focus
     if world.calm:
         return
-    if world.cloud.machines[machine.id].state is InstanceState.STOPPED and dice.random() < (0.5 if "late-touch" in focus else 0.05):
-        world.after(dice.choice((0.02, 1.0, 60.0)), lambda: None if world.calm else _touch(world, dice, machine))
+    if world.cloud.machines[machine.id].state is InstanceState.STOPPED and dice.random() < (0.3 if "late-touch" in focus else 0.05):
+        meddle = dice.choice((_touch, _snooze, _spare))
+        world.after(dice.choice((0.02, 1.0, 60.0)), lambda: None if world.calm else meddle(world, dice, machine))
     if dice.random() < (0.5 if "late-snooze" in focus else 0.03 if storm else 0.0):
         world.after(0.02, lambda: _snooze(world, dice, machine))
     if dice.random() < (0.5 if "clock-late" in focus else 0.02 if storm else 0.0) and world.caller is not None:
@@ -148,6 +149,14 @@ def _at_the_last_moment(world: World, dice: random.Random, machine: Machine) -> 
         world.after(3 * MINUTE, lambda: setattr(process.clock, "off", 0.0))
     if dice.random() < (0.5 if "usurped" in focus else 0.03 if storm else 0.0):
         _usurped(world)
+
+
+def _spare(world: World, dice: random.Random, machine: Machine) -> None:
+    """Its policy is to do something gentler from now on."""
+    terms = world.settings.policies.get(machine.policy)
+    if terms is not None and terms.action == "terminate":
+        world.count("configuration edited")
+        world.edit(world.settings.edit(machine.policy, action="stop"), f"{machine.policy} is to stop from now on")
 
 
 def _usurped(world: World) -> None:

@@ -83,6 +83,7 @@ class SimCloud:
     hidden_owners: set[ResourceId] = field(default_factory=set)  # whose group only its own API tells
     bad_keys: set[ResourceId] = field(default_factory=set)
     copies: list[Copy] = field(default_factory=list)
+    cut: dict[Place, tuple[float, int]] = field(default_factory=dict)  # until when a place shows only its first or last machines, and how many
     failed_until: dict[Place, float] = field(default_factory=dict)
     lag_until: float = 0.0
     read_at: dict[tuple[str, ResourceId], float] = field(default_factory=dict)
@@ -122,9 +123,12 @@ class SimCloud:
                 continue
             shown = (self.as_it_was(id, now - lag) for id in self.machines if _place(id) == place)
             told = [m for m in shown if m.state is not InstanceState.TERMINATED]
-            if self.rng.random() < weather.partial and len(told) > 1:
+            if self.rng.random() < weather.partial and len(told) > 1 and now >= self.cut.get(place, (0.0, 0))[0]:
                 self.counted("partial listing")
-                told = told[: self.rng.randrange(1, len(told))]  # the later pages got lost
+                self.cut[place] = (now + self.rng.uniform(0.0, 13 * 60.0), self.rng.randrange(1, len(told)) * self.rng.choice((1, -1)))
+            if now < self.cut.get(place, (0.0, 0))[0]:
+                left = self.cut[place][1]  # the later pages get lost, or the first, and nobody says so
+                told = told[:left] if left > 0 else told[left:]
             answers.append(Listed(place, tuple(told)))
         return tuple(answers)
 

@@ -218,15 +218,13 @@ FAULTS: tuple[Fault, ...] = (
     _guard("cannot-hibernate", "hibernation", "cannot_hibernate", "calm small hibernate forgotten"),
     _fault("a group that only its own API tells is ignored", "calm small hidden-owner forgotten", Edit(
         "reaper.decide.guards.owned:managed_member", "protections.managed_by is not None", "False")),
-    _fault("a page of a listing that got lost is the end of its machines", "storm small partial gang", Edit(
-        "reaper.service.inventory:merged", "now - ledgers[instance.id].last_seen_at < MISSED", "False")),
     _fault("ends a machine before its copies are complete", "calm small terminate forgotten", Edit(
         f"{_RECIPES}:_verified", "one is None or one.state is not SnapshotState.COMPLETED", "one is None")),
     _fault("ends what somebody has tagged since", "calm small terminate late-touch forgotten", Edit(
-        f"{_RECIPES}:_touched", "foreign_tags(fresh) != foreign_tags(attempt.before)", "False")),
-    _fault("ends what its policy no longer wants ended", "calm small terminate edit forgotten", Edit(
+        f"{_RECIPES}:_touched", "foreign_tags(fresh) != foreign_tags(attempt.before)", "False"), seeds=40),
+    _fault("ends what its policy no longer wants ended", "calm small terminate late-touch forgotten", Edit(
         f"{_RECIPES}:Recipes._end", 'facts.policy.action != "terminate"', "False")),
-    _fault("ends in spite of snoozes and protections", "calm small terminate snooze keep-until protect forgotten", Edit(f"{_RECIPES}:Recipes._guarded")),
+    _fault("ends in spite of snoozes and protections", "calm small terminate late-touch forgotten", Edit(f"{_RECIPES}:Recipes._guarded")),
     _fault("copies a disk that has its copy", "calm small stop-and-snapshot forgotten", Edit(
         f"{_RECIPES}:Recipes._step", "_newest(snapshots, volume) is None", "True")),
     _fault("the kill switch does not bind later steps", "storm small terminate brake forgotten", Edit(

@@ -138,7 +138,8 @@ class Usefulness:
         anew = max((t for t, of, _ in self.judge.anew if of in (None, terms.tag) and world.fleet.weather == "calm"), default=0.0)
         last_wait = self.judge.beats[0][0] if self.judge.beats else now
         begin = max(term_over, up, anew, self.held.get(machine.id, -1e9), last_wait) + 9 * MINUTE  # a dull tick passes before it is noticed
-        return self._after_wait(begin, terms.wait, terms.quiet) + 4 * world.settings.cycle + 4 * MINUTE
+        # A look that comes a minute after quiet hours have begun comes in the morning.
+        return self._after_wait(begin, terms.wait + 4 * world.settings.cycle + 4 * MINUTE, terms.quiet)
 
     def _after_wait(self, begin: float, wait: float, quiet: Hours | None) -> float:
         if quiet is None:

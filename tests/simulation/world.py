@@ -376,6 +376,7 @@ class World:
     def _clear_up(self) -> None:
         self.cloud.weather = CloudWeather()
         self.cloud.failed_until.clear()
+        self.cloud.cut.clear()
         self.channels_down.clear()
         self.late_share, self.message_takes, self.wire = 0.0, (0.0, 0.3), (0.0, 1.0)
         for machine in self.machines.values():
