@@ -34,7 +34,7 @@ from reaper.ports import Brakes, Clock, Cloud, Lease, Store
 from reaper.service.gather import Gathering, read_known
 from reaper.service.lost import put_back
 from reaper.service.recipes import Recipes, Terms
-from reaper.service.settle import READ_TO_CALL, Settler, read
+from reaper.service.settle import ACCEPTED, LATER_STEPS, READ_TO_CALL, Settler, read
 
 _log = log.get(__name__)
 
@@ -305,6 +305,11 @@ class Executor:
             return self.settler.settle(attempt, gathering)
         except CloudError as error:
             return self.settler.refused(attempt, error)
+        if attempt.action in LATER_STEPS:
+            taken = f"{FIRST_VERB[attempt.action]} accepted by the cloud"
+            evidence = {ACCEPTED: FIRST_VERB[attempt.action]}
+            entry = AuditEntry(self._clock.now(), AuditKind.OUTCOME, attempt.actor, taken, attempt.resource, attempt.action.value, attempt.id, evidence)
+            self._store.append_audit(entry)
         return self.settler.settle(attempt, gathering)
 
     def settle_open(self, gathering: Gathering | None = None) -> tuple[Attempt, ...]:

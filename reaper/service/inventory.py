@@ -104,11 +104,19 @@ def merged(old: KeptListing | None, answer: Listed, now: datetime, ledgers: Mapp
         return replace(old, failed="it answered with nothing where there were machines", empty_once=True)
     told = {instance.id for instance in answer.instances}
     missed = tuple(
-        replace(instance, state=InstanceState.UNKNOWN)
+        instance if instance.state is InstanceState.UNKNOWN else replace(instance, state=InstanceState.UNKNOWN, changed_at=now)
         for instance in (old.instances if old is not None else ())
-        if instance.id not in told and instance.state.counts and instance.id in ledgers and now - ledgers[instance.id].last_seen_at < MISSED
+        if instance.id not in told and instance.state.counts and _lingers(instance, ledgers.get(instance.id), now)
     )
     return KeptListing(answer.place, (*answer.instances, *missed), now)
+
+
+def _lingers(instance: Instance, ledger: Ledger | None, now: datetime) -> bool:
+    """From the first good listing that left it out on: before that its place may have failed for hours, and that is no sight of its end."""
+    if instance.state is not InstanceState.UNKNOWN:
+        return True
+    moments = (instance.changed_at, ledger.last_seen_at if ledger is not None else None)
+    return any(at is not None and now - at < MISSED for at in moments)
 
 
 def seen(ledger: Ledger | None, instance: Instance, now: datetime) -> Ledger:

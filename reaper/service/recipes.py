@@ -28,7 +28,7 @@ from reaper.model.plan import Attempt, Outcome
 from reaper.model.policy import Mode
 from reaper.ports import Brakes, Clock, Cloud, Lease, Store
 from reaper.service.gather import Gathering, read_known
-from reaper.service.settle import LATER_STEPS, READ_TO_CALL, UNSEEN_AFTER, Settler, read
+from reaper.service.settle import ACCEPTED, LATER_STEPS, READ_TO_CALL, UNSEEN_AFTER, Settler, read
 
 _log = log.get(__name__)
 
@@ -47,6 +47,9 @@ BEFORE_ENDING = (
 )  # fmt: skip
 """Guards that hold for a stopped machine as well. The others ask what runs on it, and nothing does."""
 
+
+_ENDING = "ending"
+"""Where an audit entry says that the call which ends a machine was about to be made."""
 
 _NOT_SENT = "not-begun"
 """In the record of a snapshot that the cloud refused, or that never reached it: nothing of it will appear."""
@@ -194,6 +197,9 @@ class Recipes:
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def _end(self, attempt: Attempt, cloud: Cloud, terms: Terms, verified: Sequence[Snapshot]) -> Attempt:
+        if not self._on_record(attempt, ACCEPTED):
+            because = "stopped and snapshotted, and not ended: whether it was our call that stopped it is not known"
+            return self._settler.close(attempt, Outcome.FAILED, because, terms.gathering.instance(attempt.resource))
         protections = cloud.protections(attempt.resource)
         kept = _verified(attempt, attempt.before, cloud.snapshots(attempt.resource, attempt.id))  # reading those may have taken long
         if kept is None or any(_wrong(one) for one in kept):
@@ -212,7 +218,7 @@ class Recipes:
             return self._settler.close(attempt, Outcome.FAILED, f"stopped and snapshotted, and not ended: {why}", fresh)
         if facts.policy is None or facts.policy.name != attempt.policy or facts.policy.action != "terminate" or facts.policy.mode is not Mode.ENFORCE:
             return self._settler.close(attempt, Outcome.FAILED, "stopped and snapshotted, and not ended: its policy does not say so any more", fresh)
-        self._record(attempt, AuditKind.INTENT, f"end it; its disks are kept as {_names(verified)}", {})
+        self._record(attempt, AuditKind.INTENT, f"end it; its disks are kept as {_names(verified)}", {_ENDING: "yes"})
         late = max(self._clock.now() - at, timedelta(seconds=self._clock.monotonic() - ran_s))
         if late > READ_TO_CALL:
             raise NotNow(f"{late.total_seconds():.0f} s after the fresh read: from the top")
@@ -227,6 +233,10 @@ class Recipes:
         except NotFound:
             return self._ended(attempt, cloud, None)
 
+    def _on_record(self, attempt: Attempt, what: str) -> bool:
+        entries = self._store.audit(resource=attempt.resource, since=attempt.intent_at, limit=_ENTRIES)
+        return any(entry.attempt == attempt.id and what in entry.evidence for entry in entries)
+
     @staticmethod
     def _guarded(facts: Facts, now: datetime) -> str | None:
         for guard in BEFORE_ENDING:
@@ -236,11 +246,11 @@ class Recipes:
         return None
 
     def _ended(self, attempt: Attempt, cloud: Cloud, now_is: Instance | None) -> Attempt:
-        """Ours, if every disk it had when we stopped it has its verified snapshot; else somebody else's."""
+        """Ours, if we were about to end it and every disk it had when we stopped it has its verified snapshot; else somebody else's."""
         if now_is is not None and now_is.state not in (InstanceState.TERMINATING, InstanceState.TERMINATED):
             raise NotNow(f"the machine is still {now_is.state}")
         verified = _verified(attempt, attempt.before, cloud.snapshots(attempt.resource, attempt.id))
-        if attempt.action is Action.TERMINATE and verified is not None:
+        if attempt.action is Action.TERMINATE and verified is not None and self._on_record(attempt, _ENDING):
             return self._settler.close(attempt, Outcome.DONE, f"ended; its disks are kept as {_names(verified)}", now_is)
         return self._settler.close(attempt, Outcome.FAILED, "the machine was ended by somebody else", now_is)
 

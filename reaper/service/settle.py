@@ -36,6 +36,9 @@ UNSEEN_AFTER = timedelta(minutes=2)
 STOPPED_BY, OWED_START = f"{OWN_TAG_PREFIX}stopped-by", f"{OWN_TAG_PREFIX}owed-start"
 """Tags that mirror what we did and what we owe, so that a lost store is noticed and a person can tell."""
 
+ACCEPTED = "accepted"
+"""Where an audit entry says which verb a cloud took. Without it nobody can tell our stop from one that somebody made in the same minute."""
+
 LATER_STEPS = (Action.STOP_AND_SNAPSHOT, Action.TERMINATE)
 """Actions that have only begun when the machine is stopped; `recipes` carries them on."""
 

@@ -98,6 +98,7 @@ def test_a_machine_that_is_gone_still_has_its_record(room: Room) -> None:
     room.machine("i-02", "other")
     room.list_all()
     del room.cloud.machines[make.resource()]
+    room.list_all()
     room.clock.advance(2 * MISSED)
     room.list_all()
     answer = room.reaper("why", "i-01")

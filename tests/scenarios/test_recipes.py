@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reaper.decide.breaker import Jump
-from reaper.errors import AnswerLost, CloudError, Denied, QuotaReached, TooSoon
+from reaper.errors import AnswerLost, CloudError, Denied, QuotaReached, TooSoon, Unreachable
 from reaper.model.decision import Action
 from reaper.model.kinds.instance import InstanceState, Protections
 from reaper.model.kinds.snapshot import SnapshotState
@@ -632,3 +632,47 @@ def test_a_machine_on_which_somebody_wrote_a_tag_since_our_stop_is_not_ended(tmp
     assert world.cloud.verbs("terminate") == []
     assert attempt(world).outcome is Outcome.FAILED
     assert "tags were changed by somebody else" in (attempt(world).detail or "")
+
+
+@pytest.mark.parametrize("how", ["it crashed before the call", "the call never left"])
+def test_a_machine_that_its_owner_stopped_right_after_our_intent_is_not_ended(tmp_path: Path, how: str) -> None:
+    """Our stop never arrived; hers did. Copies of its disks harm nobody, and an end is for good."""
+    world = world_of(tmp_path, "terminate")
+    life = world.add("i-a", volumes=("vol-a",))
+    open_protections(world)
+    if how == "the call never left":
+        world.cloud.fail("stop", Unreachable("stop: no connection"))
+        world.run(40, until=lambda: bool(world.cloud.verbs("stop")))
+    else:
+
+        def crash(method: str, _: object) -> None:
+            if method == "stop":
+                raise KeyboardInterrupt
+
+        world.cloud.before = crash
+        with pytest.raises(KeyboardInterrupt):
+            world.run(40)
+        world.cloud.before = None
+        world.restart()
+    world.cloud.change(life.id, state=InstanceState.STOPPED, changed_at=world.clock.now() + timedelta(seconds=20))
+    world.run(8)
+
+    assert world.cloud.verbs("terminate") == []
+    assert attempt(world).outcome is Outcome.FAILED
+    assert "whether it was our call" in (attempt(world).detail or "")
+
+
+def test_an_end_that_somebody_else_made_is_not_told_as_ours(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "terminate")
+    world.cloud.snapshots_complete_after = 2
+    life = world.add("i-a", volumes=("vol-a",))
+    open_protections(world)
+    until_down(world)
+    world.run(1)
+    (tmp_path / "STOP").write_text("fire drill")
+    world.run(4)
+    world.cloud.change(life.id, state=InstanceState.TERMINATED)
+    world.run(2)
+
+    assert world.cloud.verbs("terminate") == []
+    assert (attempt(world).outcome, attempt(world).detail) == (Outcome.FAILED, "the machine was ended by somebody else")

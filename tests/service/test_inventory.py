@@ -156,7 +156,7 @@ def test_what_was_listed_survives_a_restart_with_its_age_and_its_doubt(store):
 
     assert (natives(again), again.listings[HERE].listed_at, again.listings[HERE].empty_once) == (["i-01"], NOW, True)
     assert again.ledgers[resource()].first_seen_at == NOW
-    assert natives(refresh((Answers((listed(),)),), store, NOW + HOUR)) == []
+    assert shown(refresh((Answers((listed(),)),), store, NOW + HOUR)) == []
 
 
 def test_a_failed_listing_writes_nothing_into_the_ledger(store):
@@ -222,7 +222,7 @@ def test_a_running_machine_that_a_good_listing_leaves_out_stays_for_a_while_and_
     first, *later = over(store, (listed("i-01", "i-02"),), *[(listed("i-01"),)] * 4, every=5 * MINUTE)
 
     assert natives(first) == ["i-01", "i-02"]
-    assert [natives(one) for one in later] == [["i-01", "i-02"]] * 2 + [["i-01"]] * 2
+    assert [natives(one) for one in later] == [["i-01", "i-02"]] * 3 + [["i-01"]]
     left_out = later[0].instances[resource("i-02")][0]
     assert (left_out.state, left_out.state.counts) == (InstanceState.UNKNOWN, True)
     assert later[1].ledgers[resource("i-02")].last_seen_at == NOW, "being left out is no sight of it"
@@ -247,3 +247,11 @@ def test_a_process_that_begins_while_a_machine_is_left_out_takes_it_for_there_as
     anew = refresh((Answers((listed("i-01"),)),), store, NOW + 2 * MINUTE)
 
     assert natives(anew) == ["i-01", "i-02"]
+
+
+def test_the_first_good_listing_after_a_long_failure_does_not_end_what_it_leaves_out(store):
+    """While its place failed nobody could see it: that it was last seen long ago says nothing."""
+    answers = [(listed("i-01", "i-02"),), *[(failed(),)] * 4, (listed("i-01"),), (listed("i-01"),), (listed("i-01"),), (listed("i-01"),)]
+    after = over(store, *answers, every=7 * MINUTE)[5:]
+
+    assert [natives(one) for one in after] == [["i-01", "i-02"]] * 3 + [["i-01"]]
