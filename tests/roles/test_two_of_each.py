@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from reaper.model.mark import Stage
+from reaper.model.plan import Outcome
 from reaper.store import open_store
 from tests import postgres
 from tests.roles.conftest import Calls, Fleet, post
@@ -55,7 +56,8 @@ def test_reports_reach_the_leader_through_every_door_and_a_killed_leader_is_foll
     assert after is not None
     assert (after.epoch, after.holder != before.holder) == (before.epoch + 1, True)
     assert {attempt.holder for attempt in fleet.store.attempts()} == {before.holder, after.holder}
-    assert len(fleet.store.attempts()) == 2
+    begun = [attempt for attempt in fleet.store.attempts() if attempt.outcome is not Outcome.ABANDONED]  # a slow machine looks again from the top
+    assert len(begun) == 2
     assert first.refused == second.refused == []
 
 
