@@ -16,6 +16,9 @@ from reaper.model.decision import Action
 from reaper.model.plan import Debit
 from reaper.model.policy import Budgets, CountBudget
 
+DEBITS_OF = timedelta(hours=25)
+"""A budget's longest span is a day in a named zone, and the day on which clocks go back has 25 hours."""
+
 TAKEN = (Action.SUSPEND, Action.HIBERNATE, Action.STOP, Action.STOP_AND_SNAPSHOT, Action.TERMINATE)
 """What is paid for from the budget of stops, whatever else follows it."""
 

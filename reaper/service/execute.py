@@ -38,7 +38,7 @@ from reaper.service.settle import ACCEPTED, LATER_STEPS, READ_TO_CALL, Settler, 
 
 _log = log.get(__name__)
 
-DEBITS_OF = timedelta(hours=25)
+DEBITS_OF = budgets.DEBITS_OF
 
 TAKEN = budgets.TAKEN
 

@@ -14,8 +14,8 @@ from reaper.decide.facts import Morning
 from reaper.decide.findings import span_text
 from reaper.decide.mornings import BOOTS_KEPT, Waiting, begins, boot_of, in_order, place_of, ready_at
 from reaper.decide.schedule import spell
-from reaper.decide.undo import refuse_start
-from reaper.model.kinds.instance import Instance, InstanceState
+from reaper.decide.undo import left_stopped, refuse_start
+from reaper.model.kinds.instance import AT_REST, Instance, InstanceState
 from reaper.model.plan import Attempt, Outcome
 from reaper.model.policy import Hours
 from reaper.model.resource import ResourceId
@@ -56,7 +56,7 @@ def read(store: Store, gathering: Gathering, now: datetime, starting: frozenset[
     waiting = {one.instance.id: _waiting(one, gathering, boots.get(str(one.instance.id), ())) for one in found}
     configuration = gathering.configuration
     when = begins(list(waiting.values()), configuration.budgets.starts, configuration.cycle)
-    refused = {one.instance.id: refuse_start(one.stop, one.instance) if one.instance.state is InstanceState.STOPPED else None for one in found}
+    refused = {one.instance.id: refuse_start(one.stop, one.instance) if one.instance.state in AT_REST else None for one in found}
     order = {one.resource: place for place, one in enumerate(in_order(waiting.values()))}
     mornings = {}
     for one in found:
@@ -70,7 +70,7 @@ def read(store: Store, gathering: Gathering, now: datetime, starting: frozenset[
 
 
 def _may_be_owed(instance: Instance, gathering: Gathering, starting: frozenset[ResourceId]) -> bool:
-    if instance.state not in (InstanceState.STOPPED, InstanceState.STOPPING) or instance.id in starting:
+    if instance.state not in (*AT_REST, InstanceState.STOPPING, InstanceState.SUSPENDING) or instance.id in starting:
         return False
     hours = gathering.hours_of(instance.id)
     return hours is not None and hours.schedule.starts
@@ -84,13 +84,18 @@ def _lasts(store: Store, resources: set[ResourceId]) -> dict[ResourceId, Attempt
         several = store.attempts(limit=_TOGETHER)
         whole = len(several) < _TOGETHER
         for attempt in several:
-            if attempt.outcome is Outcome.DONE and attempt.resource in resources:
+            if _counts(attempt) and attempt.resource in resources:
                 found.setdefault(attempt.resource, attempt)
     for resource in () if whole else resources - found.keys():
-        last = next((a for a in store.attempts(resource=resource, limit=_BACK) if a.outcome is Outcome.DONE), None)
+        last = next((a for a in store.attempts(resource=resource, limit=_BACK) if _counts(a)), None)
         if last is not None:
             found[resource] = last
     return found
+
+
+def _counts(attempt: Attempt) -> bool:
+    """What was done, and a stop that stands although its snapshots came to nothing."""
+    return attempt.outcome is Outcome.DONE or left_stopped(attempt)
 
 
 def _owed(gathering: Gathering, instance: Instance, last: Attempt | None, handled: dict[str, str], now: datetime) -> _Owed | None:

@@ -16,7 +16,7 @@ from reaper.decide.correlate import readable
 from reaper.decide.facts import Morning
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.decision import Action
-from reaper.model.kinds.instance import Hindrance, InstanceState
+from reaper.model.kinds.instance import AT_REST, Hindrance, InstanceState
 from reaper.model.plan import Attempt, Outcome, PlannedAction
 from reaper.model.policy import MORNING_START, Configuration, owner_of
 from reaper.model.resource import ResourceId
@@ -181,7 +181,7 @@ class OwedStarts:
         if stopped is None:
             self._discharge(owed, attempt, "the stop that it undoes is not known any more")
             return None
-        if attempt.after is not None and attempt.after.state is InstanceState.STOPPED:
+        if attempt.after is not None and attempt.after.state in AT_REST:
             # it fell back after our own start: that is how we left it
             left = attempt.after
             stopped = replace(stopped, after=left, before=replace(stopped.before, launched_at=left.launched_at))

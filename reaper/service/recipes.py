@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reaper import log
+from reaper.decide import budget as budgets
 from reaper.decide.breaker import Jump
 from reaper.decide.facts import Facts
 from reaper.decide.findings import span_text
@@ -75,17 +76,17 @@ class Terms:
 class Recipes:
     def __init__(self, store: Store, clouds: Mapping[str, Cloud], clock: Clock, brakes: Brakes, settler: Settler) -> None:
         self._store, self._clouds, self._clock, self._brakes, self._settler = store, clouds, clock, brakes, settler
+        self._left = AT_ONCE  # snapshots that may be begun in this cycle
 
     def carry_on(self, terms: Terms) -> tuple[Attempt, ...]:
         """Each open attempt a step further. One that fails changes nothing for the others. The attempts that were looked at."""
         found = []
-        left = AT_ONCE
+        self._left = AT_ONCE
         for attempt in self._store.attempts(open_only=True):
             if attempt.action not in LATER_STEPS:
                 continue
             try:
-                attempt, begun = self._step(attempt, terms, left)
-                left -= begun
+                attempt = self._step(attempt, terms)
             except NotNow as why:
                 _log.info("step waits", resource=str(attempt.resource), action=attempt.action.value, attempt=attempt.id, because=str(why))
                 attempt = self._give_up_late(attempt, str(why), terms)
@@ -98,45 +99,42 @@ class Recipes:
             found.append(attempt)
         return tuple(found)
 
-    def _step(self, attempt: Attempt, terms: Terms, left: int) -> tuple[Attempt, int]:
-        """The attempt, and how many snapshots were begun."""
+    def _step(self, attempt: Attempt, terms: Terms) -> Attempt:
         cloud = self._clouds.get(attempt.resource.cloud)
         if cloud is None:
             raise NotNow(f"no cloud {attempt.resource.cloud} is configured")
         try:
             fresh = read(cloud, attempt.resource)
         except NotFound:
-            return self._ended(attempt, cloud, None), 0
+            return self._ended(attempt, cloud, None)
         terms.gathering.replace_instance(fresh, self._clock.now())
         if fresh.state in (InstanceState.TERMINATING, InstanceState.TERMINATED):
-            return self._ended(attempt, cloud, fresh), 0
+            return self._ended(attempt, cloud, fresh)
         if fresh.state is not InstanceState.STOPPED:
             raise NotNow(f"the machine is {fresh.state}")
         touched = _touched(attempt, fresh)
         if touched is not None:
-            return self._settler.close(attempt, Outcome.FAILED, touched, fresh), 0
+            return self._settler.close(attempt, Outcome.FAILED, touched, fresh)
         if not fresh.volumes:
-            return self._settler.close(attempt, Outcome.FAILED, "stopped, and it has no disk that could be snapshotted", fresh), 0
+            return self._settler.close(attempt, Outcome.FAILED, "stopped, and it has no disk that could be snapshotted", fresh)
         snapshots = cloud.snapshots(attempt.resource, attempt.id)
         missing = [volume for volume in fresh.volumes if _newest(snapshots, volume) is None]
         if missing:
-            return self._begin(attempt, cloud, terms, missing, snapshots, left)
+            return self._begin(attempt, cloud, terms, missing, snapshots)
         verified = _verified(attempt, fresh, snapshots)
         if verified is None:
             raise NotNow("its snapshots are not complete yet")
         for one in verified:
             wrong = _wrong(one)
             if wrong is not None:
-                return self._settler.close(attempt, Outcome.FAILED, f"stopped, and its snapshot proves nothing: {wrong}", fresh), 0
+                return self._settler.close(attempt, Outcome.FAILED, f"stopped, and its snapshot proves nothing: {wrong}", fresh)
         if attempt.action is Action.STOP_AND_SNAPSHOT:
-            return self._settler.close(attempt, Outcome.DONE, f"stopped, and snapshotted: {_names(verified)}", fresh), 0
-        return self._end(attempt, cloud, terms, verified), 0
+            return self._settler.close(attempt, Outcome.DONE, f"stopped, and snapshotted: {_names(verified)}", fresh)
+        return self._end(attempt, cloud, terms, verified)
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
-    def _begin(
-        self, attempt: Attempt, cloud: Cloud, terms: Terms, missing: Sequence[str], snapshots: Sequence[Snapshot], left: int
-    ) -> tuple[Attempt, int]:
+    def _begin(self, attempt: Attempt, cloud: Cloud, terms: Terms, missing: Sequence[str], snapshots: Sequence[Snapshot]) -> Attempt:
         begun = 0
         unseen = self._sent_lately(attempt, snapshots) & set(missing)
         for volume in missing:
@@ -144,8 +142,8 @@ class Recipes:
                 continue
             if sum(one.volume == volume for one in snapshots) >= TRIES:
                 because = f"stopped, but snapshots of {volume} failed {TRIES} times"
-                return self._settler.close(attempt, Outcome.FAILED, because, terms.gathering.instance(attempt.resource)), begun
-            if begun >= left:
+                return self._settler.close(attempt, Outcome.FAILED, because, terms.gathering.instance(attempt.resource))
+            if self._left <= 0:
                 break
             self._permitted(attempt, terms)
             self._record(attempt, AuditKind.INTENT, f"snapshot {volume}", {"volume": volume})
@@ -159,10 +157,11 @@ class Recipes:
                 self._record(attempt, AuditKind.OUTCOME, f"snapshot {volume}: {error}", {"volume": volume})
                 raise NotNow(str(error)) from error
             begun += 1
+            self._left -= 1
             self._record(attempt, AuditKind.OUTCOME, f"snapshot {id} of {volume} begun", {"volume": volume, "snapshot": id})
         if unseen and not begun:
             raise NotNow(f"a snapshot of {', '.join(sorted(unseen))} was asked for a moment ago and is not to be seen yet")
-        return attempt, begun
+        return attempt
 
     def _sent_lately(self, attempt: Attempt, snapshots: Sequence[Snapshot]) -> set[str]:
         """
@@ -197,7 +196,10 @@ class Recipes:
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def _end(self, attempt: Attempt, cloud: Cloud, terms: Terms, verified: Sequence[Snapshot]) -> Attempt:
-        if not self._on_record(attempt, ACCEPTED):
+        sent = self._on_record(attempt, _ENDING)
+        if sent is not None and self._clock.now() - sent < UNSEEN_AFTER:
+            raise NotNow("we asked for its end a moment ago")  # a read may lag behind what was accepted
+        if self._on_record(attempt, ACCEPTED) is None:
             because = "stopped and snapshotted, and not ended: whether it was our call that stopped it is not known"
             return self._settler.close(attempt, Outcome.FAILED, because, terms.gathering.instance(attempt.resource))
         protections = cloud.protections(attempt.resource)
@@ -233,9 +235,10 @@ class Recipes:
         except NotFound:
             return self._ended(attempt, cloud, None)
 
-    def _on_record(self, attempt: Attempt, what: str) -> bool:
+    def _on_record(self, attempt: Attempt, what: str) -> datetime | None:
+        """When it was written down last; None: never."""
         entries = self._store.audit(resource=attempt.resource, since=attempt.intent_at, limit=_ENTRIES)
-        return any(entry.attempt == attempt.id and what in entry.evidence for entry in entries)
+        return max((entry.at for entry in entries if entry.attempt == attempt.id and what in entry.evidence), default=None)
 
     @staticmethod
     def _guarded(facts: Facts, now: datetime) -> str | None:
@@ -250,7 +253,7 @@ class Recipes:
         if now_is is not None and now_is.state not in (InstanceState.TERMINATING, InstanceState.TERMINATED):
             raise NotNow(f"the machine is still {now_is.state}")
         verified = _verified(attempt, attempt.before, cloud.snapshots(attempt.resource, attempt.id))
-        if attempt.action is Action.TERMINATE and verified is not None and self._on_record(attempt, _ENDING):
+        if attempt.action is Action.TERMINATE and verified is not None and self._on_record(attempt, _ENDING) is not None:
             return self._settler.close(attempt, Outcome.DONE, f"ended; its disks are kept as {_names(verified)}", now_is)
         return self._settler.close(attempt, Outcome.FAILED, "the machine was ended by somebody else", now_is)
 
@@ -263,6 +266,13 @@ class Recipes:
         for jump in terms.jumps:
             if jump.blocks(attempt.resource, self._clock.now()):
                 raise NotNow(jump.because)
+        now, since = self._clock.now(), self._clock.now() - budgets.DEBITS_OF
+        # Its own debit is of when it began; a budget that was closed or spent since binds all the same.
+        others = [debit for debit in self._store.debits(Action.TERMINATE, since) if (debit.resource, debit.at) != (attempt.resource, attempt.intent_at)]
+        one = {"deletes": budgets.Ask(1)}
+        refusal = budgets.refused(one, terms.gathering.configuration.budgets, others, now, len(tuple(terms.gathering.instances)))
+        if refusal is not None:
+            raise NotNow(refusal)
 
     def _permitted(self, attempt: Attempt, terms: Terms) -> None:
         """Raises NotNow."""
@@ -341,6 +351,8 @@ def _wrong(snapshot: Snapshot) -> str | None:
         if has != wanted:
             words = f"{has} GiB and its disk {wanted} GiB" if what == "GiB" else f"{_encrypted(has)} and its disk {_encrypted(wanted)}"
             return f"{snapshot.id} of {snapshot.volume} is {words}"
+    if snapshot.disk_attached_at is not None and snapshot.started_at is not None and snapshot.disk_attached_at >= snapshot.started_at:
+        return f"{snapshot.volume} was attached again after {snapshot.id} of it was begun, and may have been written to elsewhere"
     return None
 
 

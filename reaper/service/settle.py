@@ -9,7 +9,7 @@ from reaper.decide.undo import left_stopped
 from reaper.errors import CloudError, KeyUnusable, NoCapacity, NotFound, QuotaReached, Throttled, Unreachable
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.decision import Action
-from reaper.model.kinds.instance import Hindrance, Instance, InstanceState
+from reaper.model.kinds.instance import AT_REST, Hindrance, Instance, InstanceState
 from reaper.model.kinds.snapshot import OWN_TAG_PREFIX
 from reaper.model.plan import Attempt, Outcome
 from reaper.model.resource import ResourceId
@@ -79,7 +79,7 @@ class Settler:
     def close(self, attempt: Attempt, outcome: Outcome, detail: str, after: Instance | None, hindrance: Hindrance | None = None) -> Attempt:
         now = self._clock.now()
         if attempt.action is Action.START and after is not None and outcome is Outcome.FAILED:
-            hindrance = hindrance or after.fell_back or (Hindrance.CLOUD if after.state in (InstanceState.STOPPED, InstanceState.SUSPENDED) else None)
+            hindrance = hindrance or after.fell_back or (Hindrance.CLOUD if after.state in AT_REST else None)
         closed = replace(attempt, outcome=outcome, outcome_at=now, detail=detail, after=after, hindrance=hindrance)
         took = f"{(now - attempt.intent_at).total_seconds():.1f} s"
         entry = AuditEntry(

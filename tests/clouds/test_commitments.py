@@ -127,3 +127,11 @@ def test_nothing_about_money_is_asked_where_the_operator_switched_it_off(make_cl
     make_cloud("us-east-1", price_list=False).protections(rid(moto.launch()))
 
     assert faults.tries("DescribeSavingsPlans") == faults.tries("DescribeReservedInstances") == 0
+
+
+def test_a_list_of_plans_without_an_end_is_given_up_and_read_as_not_known(make_cloud: Make, moto: MotoEc2, faults: Faults) -> None:
+    answer_plans(faults, plan(), more="again", times=500)
+    cloud = make_cloud("us-east-1", price_list=True)
+
+    assert cloud.protections(rid(moto.launch())).committed is None
+    assert faults.tries("DescribeSavingsPlans") <= 20

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reaper.errors import CloudError, NotFound, Protected, Unsupported, WrongState
-from reaper.model.kinds.instance import Hindrance, Instance, InstanceState, Protections
+from reaper.model.kinds.instance import AT_REST, Hindrance, Instance, InstanceState, Protections
 from reaper.model.kinds.snapshot import Snapshot, SnapshotState
 from reaper.model.resource import Place, ResourceId
 from reaper.ports import Clock, Listed
@@ -19,6 +19,11 @@ VERBS = ("stop", "start", "hibernate", "terminate", "snapshot")
 
 _DONE_ALREADY = {"stop": (InstanceState.STOPPING, InstanceState.STOPPED), "hibernate": (InstanceState.STOPPING, InstanceState.STOPPED), "start": (InstanceState.PENDING, InstanceState.RUNNING)}
 """A verb for what is so already, or on its way, is accepted and changes nothing, as on EC2."""
+
+
+_SETTLES = {
+    InstanceState.STOPPING: InstanceState.STOPPED, InstanceState.PENDING: InstanceState.RUNNING, InstanceState.SUSPENDING: InstanceState.SUSPENDED,
+}  # fmt: skip
 
 
 class FakeCloud:
@@ -102,6 +107,9 @@ class FakeCloud:
 
     def hibernate(self, resource: ResourceId) -> None:
         machine = self.machines.get(resource)
+        if machine is not None and machine.suspends:
+            self._verb("hibernate", resource, InstanceState.RUNNING, InstanceState.SUSPENDING)
+            return
         if machine is not None and machine.hibernation is not True:
             self._call("hibernate", resource)
             raise Unsupported(f"{resource} was not launched for hibernation", "UnsupportedHibernationConfiguration")
@@ -161,7 +169,7 @@ class FakeCloud:
             raise Protected(f"{resource} is protected from being stopped", "OperationNotPermitted")
         if machine.state in _DONE_ALREADY[name]:
             return
-        if machine.state is not needs:
+        if machine.state is not needs and not (name == "start" and machine.state in AT_REST):
             raise WrongState(f"{resource} is {machine.state}", "IncorrectInstanceState")
         now = self._clock.now()
         launched = now if name == "start" else machine.launched_at
@@ -172,7 +180,7 @@ class FakeCloud:
 
     def _settle(self, resource: ResourceId) -> None:
         machine = self.machines[resource]
-        if machine.state not in (InstanceState.STOPPING, InstanceState.PENDING):
+        if machine.state not in (InstanceState.STOPPING, InstanceState.PENDING, InstanceState.SUSPENDING):
             return
         left = self._turning.get(resource, 0)
         self._turning[resource] = left - 1
@@ -182,7 +190,7 @@ class FakeCloud:
                 fallen = replace(machine, state=InstanceState.STOPPED, changed_at=self._clock.now(), state_reason=code, fell_back=what)
                 self.machines[resource] = fallen
                 return
-            done = InstanceState.STOPPED if machine.state is InstanceState.STOPPING else InstanceState.RUNNING
+            done = _SETTLES[machine.state]
             self.machines[resource] = replace(machine, state=done, fell_back=None)
 
 

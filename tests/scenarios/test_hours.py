@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reaper.errors import NoCapacity
+from reaper.errors import Denied, NoCapacity
 from reaper.model.decision import Action
 from reaper.model.kinds.instance import InstanceState
 from reaper.model.mark import Stage
@@ -508,3 +508,30 @@ def test_a_countdown_under_hours_that_were_edited_begins_anew(world: World) -> N
     assert mark.warned_at is not None
     assert mark.warned_at > moment("18:50")
     assert len(told(world, "cleared")) == 1
+
+
+def test_a_stop_whose_snapshot_was_refused_is_owed_its_morning_all_the_same(tmp_path: Path) -> None:
+    made = terms(hours(), action="stop-and-snapshot")
+    world = World(tmp_path, replace(made, scope=replace(made.scope, verbs=("stop", "start", "snapshot"))))
+    world.add("i-a", volumes=("vol-a",))
+    world.cloud.fail("snapshot", Denied("snapshot: UnauthorizedOperation", "UnauthorizedOperation"), times=99)
+    at(world, "18:12", run=False)
+    at(world, "19:30")
+    lies, outcome = world.stopped("i-a"), attempts(world, Action.STOP_AND_SNAPSHOT)[0].outcome
+    sleep(world, "08:00", 1)
+
+    assert (lies, outcome) == (True, Outcome.REFUSED)
+    assert calls(world, "start") == 1
+
+
+def test_a_machine_that_was_suspended_for_the_night_is_resumed_in_the_morning(tmp_path: Path) -> None:
+    world = World(tmp_path, terms(hours(), action="suspend"))
+    life = world.add("i-a", suspends=True)
+    at(world, "18:12", run=False)
+    at(world, "19:30")
+    lies = world.state_of("i-a")
+    sleep(world, "08:00", 1)
+
+    assert lies is InstanceState.SUSPENDED
+    assert calls(world, "start") == 1
+    assert world.cloud.machines[life.id].state is InstanceState.RUNNING

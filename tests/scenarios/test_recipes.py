@@ -1,6 +1,7 @@
 """Actions of several steps: hibernate or stop, snapshot every disk after the stop, and end a machine only on its verified copies."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from reaper.model.kinds.instance import InstanceState, Protections
 from reaper.model.kinds.snapshot import SnapshotState
 from reaper.model.plan import Outcome
 from reaper.model.policy import Budgets, CountBudget, IdleTerms, Mode, Scope, Selector, Warn
+from reaper.model.resource import ResourceId
 from tests.scenarios.world import World, configuration, policy
 
 DISKS = ("vol-a", "vol-b", "vol-c")
@@ -676,3 +678,77 @@ def test_an_end_that_somebody_else_made_is_not_told_as_ours(tmp_path: Path) -> N
 
     assert world.cloud.verbs("terminate") == []
     assert (attempt(world).outcome, attempt(world).detail) == (Outcome.FAILED, "the machine was ended by somebody else")
+
+
+def test_a_disk_that_was_attached_again_after_its_snapshot_was_begun_is_no_reason_to_end_its_machine(tmp_path: Path) -> None:
+    """In between it may have been written to elsewhere."""
+    world = world_of(tmp_path, "terminate")
+    world.cloud.snapshots_complete_after = 3
+    world.add("i-a", volumes=("vol-a",))
+    open_protections(world)
+    until_down(world)
+    spoil(world, disk_attached_at=world.clock.now() + timedelta(minutes=1))
+    world.run(8)
+
+    assert world.cloud.verbs("terminate") == []
+    assert "attached again" in (attempt(world).detail or "")
+
+
+def test_a_budget_of_ends_that_is_closed_after_the_stop_keeps_the_machine(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "terminate")
+    world.cloud.snapshots_complete_after = 2
+    world.add("i-a", volumes=("vol-a",))
+    open_protections(world)
+    until_down(world)
+    world.config = replace(world.config, budgets=replace(world.config.budgets, deletes=CountBudget(per_day=0)))
+    world.run(8)
+
+    assert world.cloud.verbs("terminate") == []
+    assert attempt(world).outcome is None
+
+
+def test_its_own_place_in_a_budget_of_one_does_not_keep_a_machine_from_its_end(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "terminate")
+    world.config = replace(world.config, budgets=replace(world.config.budgets, deletes=CountBudget(per_day=1)))
+    world.add("i-a", volumes=("vol-a",))
+    open_protections(world)
+    until_down(world)
+    world.run(6)
+
+    assert len(world.cloud.verbs("terminate")) == 1
+
+
+def test_an_end_that_was_accepted_and_does_not_show_yet_is_not_asked_for_again_at_once(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "terminate")
+    life = world.add("i-a", volumes=("vol-a",))
+    open_protections(world)
+    sent: list[object] = []
+    world.cloud.terminate = sent.append  # type: ignore[method-assign, assignment]
+    until_down(world)
+    world.run(30, until=lambda: bool(sent))
+    world.run(1)
+    asked = len(sent)
+    world.cloud.change(life.id, state=InstanceState.TERMINATED)
+    world.run(2)
+
+    assert asked == 1
+    assert attempt(world).outcome is Outcome.DONE
+
+
+def test_four_snapshots_a_cycle_are_begun_at_most_also_where_some_are_refused(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "stop-and-snapshot")
+    for name in "abc":
+        world.add(f"i-{name}", volumes=tuple(f"vol-{name}{n}" for n in range(4)))
+    made = world.cloud.snapshot
+
+    def some(resource: ResourceId, volume: str, tags: Mapping[str, str]) -> str:
+        if volume.endswith("3"):
+            raise TooSoon("snapshot: too soon", "SnapshotCreationPerVolumeRateExceeded")
+        return made(resource, volume, tags)
+
+    world.cloud.snapshot = some  # type: ignore[method-assign]
+    until_down(world, "i-c")
+    world.run(4)
+
+    begun = Counter(one.started_at for one in world.cloud.snapshots_made)
+    assert max(begun.values()) <= 4

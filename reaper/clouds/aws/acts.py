@@ -113,6 +113,7 @@ def _snapshot(raw: Mapping[str, Any], disk: Mapping[str, Any]) -> Snapshot:
         size_gib=raw.get("VolumeSize"), encrypted=raw.get("Encrypted"), started_at=None if started is None else started.astimezone(UTC),
         tags={str(one["Key"]): str(one.get("Value") or "") for one in raw.get("Tags") or ()}, disk_gib=disk.get("Size"),
         disk_encrypted=disk.get("Encrypted"),
+        disk_attached_at=max((one["AttachTime"].astimezone(UTC) for one in disk.get("Attachments") or () if one.get("AttachTime")), default=None),
     )  # fmt: skip
 
 

@@ -29,6 +29,9 @@ NEEDS = (
 KEPT_S = 3600.0
 """How long an answer, and a refusal, is good: commitments are made for years."""
 
+PAGES = 20
+"""Of a thousand Savings Plans each: more than that is a list without an end."""
+
 PLANS_IN = "us-east-1"
 """The API of Savings Plans is in one region and answers for the whole account."""
 
@@ -81,7 +84,7 @@ class Commitments:
         client = self._account.verbs(PLANS_IN, "savingsplans")
         found: list[Mapping[str, Any]] = []
         more: dict[str, str] = {}
-        while True:
+        for _ in range(PAGES):
             answer = self._account.call(
                 f"read the Savings Plans of {self._account.known_id}",
                 lambda: client.describe_savings_plans(states=["active"], maxResults=1000, **more),  # noqa: B023 - called at once
@@ -90,6 +93,7 @@ class Commitments:
             if not answer.get("nextToken"):
                 return found
             more = {"nextToken": answer["nextToken"]}
+        raise CloudError(f"the list of Savings Plans of {self._account.known_id} does not come to an end")
 
     def _remembered(self, what: str, ask: Callable[[], list[Mapping[str, Any]]]) -> list[Mapping[str, Any]] | None:
         """None: could not be read."""

@@ -141,7 +141,7 @@ def _snapshot(raw: Any, disk: Any) -> Snapshot:
     return Snapshot(
         id=raw.name, volume=volume, state=state, size_gib=int(raw.disk_size_gb) or None, encrypted=True,  # Google encrypts whatever it stores
         started_at=_moment(raw.creation_timestamp), tags=tags, disk_gib=None if disk is None else int(disk.size_gb) or None,
-        disk_encrypted=None if disk is None else True,
+        disk_encrypted=None if disk is None else True, disk_attached_at=None if disk is None else _moment(disk.last_attach_timestamp),
     )  # fmt: skip
 
 

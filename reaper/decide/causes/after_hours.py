@@ -27,6 +27,8 @@ def after_hours(facts: Facts, now: datetime) -> Finding | None:
     action = wanted(policy, facts.instance)
     if action is None:
         return None
+    if not action.stops:
+        action = Action.STOP  # what is ended is not there in the morning: that is for the policy's own term, and not for the clock
     if facts.never_had_agent:
         return _nominated(facts, action, "it never had an agent", "no agent", None) if facts.stops_unseen else None
     if quiet is None or (not facts.gpus and not quiet.devices):

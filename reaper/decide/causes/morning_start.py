@@ -10,7 +10,7 @@ from datetime import datetime
 from reaper.decide.facts import Facts
 from reaper.decide.findings import nominate
 from reaper.model.decision import Action, Finding
-from reaper.model.kinds.instance import InstanceState
+from reaper.model.kinds.instance import AT_REST
 from reaper.model.policy import MORNING_START
 
 NAME = MORNING_START
@@ -19,7 +19,7 @@ NAME = MORNING_START
 def morning_start(facts: Facts, now: datetime) -> Finding | None:
     """Declines while the machine is not quite stopped, or another of its job has to be up first."""
     morning = facts.morning
-    if morning is None or facts.instance.state is not InstanceState.STOPPED or facts.attempt_open:
+    if morning is None or facts.instance.state not in AT_REST or facts.attempt_open:
         return None
     if len(facts.policies) != 1 or facts.ineligible is not None or facts.claimed_by is not None:
         return None

@@ -24,6 +24,10 @@ class InstanceState(StrEnum):
         return self in (InstanceState.PENDING, InstanceState.RUNNING, InstanceState.UNKNOWN)
 
 
+AT_REST = (InstanceState.STOPPED, InstanceState.SUSPENDED)
+"""States in which a start of ours may find a machine."""
+
+
 class Hindrance(StrEnum):
     """What kept a machine from starting and may not the next time."""
 

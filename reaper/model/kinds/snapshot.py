@@ -31,3 +31,4 @@ class Snapshot:
     tags: dict[str, str] = field(default_factory=dict)
     disk_gib: int | None = None
     disk_encrypted: bool | None = None
+    disk_attached_at: datetime | None = None

@@ -175,3 +175,11 @@ def test_the_last_look_is_taken_of_work_only_where_its_schedule_stops_it_and_of_
     assert last_look(due, resting(**UNSEEN, closing=off(STOPS_UNSEEN)), NOW) is None
     assert last_look(due, resting(**UNSEEN), NOW) == "no verified report"
     assert "hours end at" in (last_look(replace(due, not_before=NOW + MINUTE), resting(), NOW) or "")
+
+
+@pytest.mark.parametrize(("word", "action"), [("terminate", Action.STOP), ("stop-and-snapshot", Action.STOP_AND_SNAPSHOT), ("stop", Action.STOP)])
+def test_the_clock_ends_no_machine_whatever_its_policy_does_with_one_that_was_idle_for_its_term(word, action):
+    finding = after_hours(resting(policies=(policy(action=word, hours=HOURS),)), NOW)
+
+    assert finding is not None
+    assert finding.action is action
