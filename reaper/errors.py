@@ -99,7 +99,7 @@ class AnswerLost(CloudError):
 
 
 class Unreachable(CloudError):
-    """No connection, or the cloud failed. Reads may be tried again."""
+    """No connection, or the cloud failed. Reads may be tried again; of a verb: it never left us, and nothing was done."""
 
 
 class ReadOnly(CloudError):

@@ -15,6 +15,7 @@ class AuditKind(StrEnum):
     DUE = "due"
     CLEARED = "cleared"
     INTENT = "intent"
+    ACCEPTED = "accepted"
     OUTCOME = "outcome"
     WITHHELD = "withheld"
     SNOOZED = "snoozed"

@@ -62,8 +62,8 @@ class Attempt:
     """
     One try at one action. Written as an intent before the call; ``outcome`` is None while it is open.
 
-    ``before``: the machine as it was, which is what an undo compares with. ``after_changed_at``: the cloud's own
-    transition time once done. ``hindrance``: of a start that did not happen, why the next may. ``usd_per_hour``: what was debited. ``epoch`` and ``holder``: the lease it was made under.
+    ``before``: the machine as it was, which is what an undo compares with. ``after``: as it was
+    read back at the end. ``hindrance``: of a start that did not happen, why the next may. ``usd_per_hour``: what was debited. ``epoch`` and ``holder``: the lease it was made under.
     ``owed_by``: of a stop, the schedule that wants the machine back, so that a start is owed when its hours begin; None: none.
     ``at_work``: of a stop by a schedule that says in so many words that work is stopped.
     """

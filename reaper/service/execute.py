@@ -22,7 +22,7 @@ from reaper.decide.facts import MOST_AHEAD
 from reaper.decide.last_look import last_look
 from reaper.decide.planner import verb_missing
 from reaper.decide.undo import refuse_start
-from reaper.errors import AnswerLost, BudgetSpent, CloudError, LeaseLost, StoreError, Unreachable
+from reaper.errors import AnswerLost, BudgetSpent, CloudError, LeaseLost, StoreError
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.decision import Action, Verdict
 from reaper.model.kinds.instance import Instance, Protections
@@ -300,15 +300,15 @@ class Executor:
         _log.info("action begun", resource=str(attempt.resource), action=attempt.action.value, attempt=attempt.id, because=attempt.because)
         try:
             verb(attempt.resource)
-        except (AnswerLost, Unreachable) as error:
+        except AnswerLost as error:
             _log.warning("answer lost; reading what happened", resource=str(attempt.resource), attempt=attempt.id, because=str(error))
             return self.settler.settle(attempt, gathering)
-        except CloudError as error:
+        except CloudError as error:  # one that never left us, too: a stop that shows soon is somebody else's
             return self.settler.refused(attempt, error)
-        if attempt.action in LATER_STEPS:
+        if attempt.action.stops or attempt.action in LATER_STEPS:
             taken = f"{FIRST_VERB[attempt.action]} accepted by the cloud"
             evidence = {ACCEPTED: FIRST_VERB[attempt.action]}
-            entry = AuditEntry(self._clock.now(), AuditKind.OUTCOME, attempt.actor, taken, attempt.resource, attempt.action.value, attempt.id, evidence)
+            entry = AuditEntry(self._clock.now(), AuditKind.ACCEPTED, attempt.actor, taken, attempt.resource, attempt.action.value, attempt.id, evidence)
             self._store.append_audit(entry)
         return self.settler.settle(attempt, gathering)
 

@@ -29,7 +29,7 @@ from reaper.model.plan import Attempt, Outcome
 from reaper.model.policy import Mode
 from reaper.ports import Brakes, Clock, Cloud, Lease, Store
 from reaper.service.gather import Gathering, read_known
-from reaper.service.settle import ACCEPTED, LATER_STEPS, READ_TO_CALL, UNSEEN_AFTER, Settler, read
+from reaper.service.settle import ACCEPTED, ENDING, ENTRIES, LATER_STEPS, READ_TO_CALL, UNSEEN_AFTER, Settler, read
 
 _log = log.get(__name__)
 
@@ -42,22 +42,15 @@ AT_ONCE = 4
 TRIES = 3
 """Snapshots of one disk that may fail before the attempt does."""
 
-BEFORE_ENDING = (
+BEFOREENDING = (
     eligible.ineligible, claimed.claimed_by_another, protected.protected, policies.two_policies, snoozed.snoozed, owned.managed_member,
     stop_protected.stop_protected, termination.termination_protected,
 )  # fmt: skip
 """Guards that hold for a stopped machine as well. The others ask what runs on it, and nothing does."""
 
 
-_ENDING = "ending"
-"""Where an audit entry says that the call which ends a machine was about to be made."""
-
 _NOT_SENT = "not-begun"
 """In the record of a snapshot that the cloud refused, or that never reached it: nothing of it will appear."""
-
-_ENTRIES = 200
-"""Of the record of one machine, far more than an attempt writes in minutes."""
-
 
 class NotNow(Exception):
     """Why a step waits for a later cycle."""
@@ -170,7 +163,7 @@ class Recipes:
         """
         begun_after = self._clock.now() - UNSEEN_AFTER
         sent: dict[str, datetime] = {}
-        for entry in reversed(self._store.audit(resource=attempt.resource, limit=_ENTRIES)):
+        for entry in reversed(self._store.audit(resource=attempt.resource, limit=ENTRIES)):
             volume = entry.evidence.get("volume")
             if entry.attempt != attempt.id or volume is None:
                 continue
@@ -196,10 +189,10 @@ class Recipes:
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def _end(self, attempt: Attempt, cloud: Cloud, terms: Terms, verified: Sequence[Snapshot]) -> Attempt:
-        sent = self._on_record(attempt, _ENDING)
+        sent = self._settler.on_record(attempt, ENDING)
         if sent is not None and self._clock.now() - sent < UNSEEN_AFTER:
             raise NotNow("we asked for its end a moment ago")  # a read may lag behind what was accepted
-        if self._on_record(attempt, ACCEPTED) is None:
+        if self._settler.on_record(attempt, ACCEPTED) is None:
             because = "stopped and snapshotted, and not ended: whether it was our call that stopped it is not known"
             return self._settler.close(attempt, Outcome.FAILED, because, terms.gathering.instance(attempt.resource))
         protections = cloud.protections(attempt.resource)
@@ -220,7 +213,7 @@ class Recipes:
             return self._settler.close(attempt, Outcome.FAILED, f"stopped and snapshotted, and not ended: {why}", fresh)
         if facts.policy is None or facts.policy.name != attempt.policy or facts.policy.action != "terminate" or facts.policy.mode is not Mode.ENFORCE:
             return self._settler.close(attempt, Outcome.FAILED, "stopped and snapshotted, and not ended: its policy does not say so any more", fresh)
-        self._record(attempt, AuditKind.INTENT, f"end it; its disks are kept as {_names(verified)}", {_ENDING: "yes"})
+        self._record(attempt, AuditKind.INTENT, f"end it; its disks are kept as {_names(verified)}", {ENDING: "yes"})
         late = max(self._clock.now() - at, timedelta(seconds=self._clock.monotonic() - ran_s))
         if late > READ_TO_CALL:
             raise NotNow(f"{late.total_seconds():.0f} s after the fresh read: from the top")
@@ -235,14 +228,9 @@ class Recipes:
         except NotFound:
             return self._ended(attempt, cloud, None)
 
-    def _on_record(self, attempt: Attempt, what: str) -> datetime | None:
-        """When it was written down last; None: never."""
-        entries = self._store.audit(resource=attempt.resource, since=attempt.intent_at, limit=_ENTRIES)
-        return max((entry.at for entry in entries if entry.attempt == attempt.id and what in entry.evidence), default=None)
-
     @staticmethod
     def _guarded(facts: Facts, now: datetime) -> str | None:
-        for guard in BEFORE_ENDING:
+        for guard in BEFOREENDING:
             finding = guard(facts, now)
             if finding is not None:
                 return finding.because
@@ -253,7 +241,7 @@ class Recipes:
         if now_is is not None and now_is.state not in (InstanceState.TERMINATING, InstanceState.TERMINATED):
             raise NotNow(f"the machine is still {now_is.state}")
         verified = _verified(attempt, attempt.before, cloud.snapshots(attempt.resource, attempt.id))
-        if attempt.action is Action.TERMINATE and verified is not None and self._on_record(attempt, _ENDING) is not None:
+        if attempt.action is Action.TERMINATE and verified is not None and self._settler.on_record(attempt, ENDING) is not None:
             return self._settler.close(attempt, Outcome.DONE, f"ended; its disks are kept as {_names(verified)}", now_is)
         return self._settler.close(attempt, Outcome.FAILED, "the machine was ended by somebody else", now_is)
 

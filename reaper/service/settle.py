@@ -33,11 +33,20 @@ SAVING = timedelta(hours=6)
 UNSEEN_AFTER = timedelta(minutes=2)
 """After an intent whose call may never have left us, how long the machine must stay as it was to call it off."""
 
+SURELY_OURS = timedelta(minutes=2)
+"""After an intent of which it is not known whether its call arrived: a stop that shows later than that is not taken for ours."""
+
 STOPPED_BY, OWED_START = f"{OWN_TAG_PREFIX}stopped-by", f"{OWN_TAG_PREFIX}owed-start"
 """Tags that mirror what we did and what we owe, so that a lost store is noticed and a person can tell."""
 
 ACCEPTED = "accepted"
 """Where an audit entry says which verb a cloud took. Without it nobody can tell our stop from one that somebody made in the same minute."""
+
+ENTRIES = 200
+"""Of the record of one machine, far more than an attempt writes in minutes."""
+
+ENDING = "ending"
+"""Where an audit entry says that the call which ends a machine was about to be made."""
 
 LATER_STEPS = (Action.STOP_AND_SNAPSHOT, Action.TERMINATE)
 """Actions that have only begun when the machine is stopped; `recipes` carries them on."""
@@ -66,7 +75,26 @@ class Settler:
         if gathering is not None:
             gathering.replace_instance(now_is, self._clock.now())
         outcome, detail = end_of(attempt, now_is, self._clock.now())
-        return attempt if outcome is None else self.close(attempt, outcome, detail, now_is)
+        if outcome is Outcome.DONE and attempt.action.stops and self._may_be_anothers(attempt, now_is):
+            outcome, detail = Outcome.FAILED, f"it is {now_is.state} since {now_is.changed_at:%H:%M:%S %Z}, and whether by our call is not known"
+        if outcome is None or (outcome is Outcome.FAILED and self._on_its_way_out(attempt, now_is)):
+            return attempt
+        return self.close(attempt, outcome, detail, now_is)
+
+    def on_record(self, attempt: Attempt, what: str) -> datetime | None:
+        """When ``what`` was last written into the evidence of an entry of this attempt; None: never."""
+        entries = self._store.audit(resource=attempt.resource, since=attempt.intent_at, limit=ENTRIES)
+        return max((entry.at for entry in entries if entry.attempt == attempt.id and what in entry.evidence), default=None)
+
+    def _on_its_way_out(self, attempt: Attempt, now_is: Instance) -> bool:
+        """A machine that Google deletes reads as stopping once more, long after our stop of it was done."""
+        asked = self.on_record(attempt, ENDING) if attempt.action is Action.TERMINATE and now_is.state is InstanceState.STOPPING else None
+        return asked is not None and self._clock.now() - asked <= STUCK_AFTER
+
+    def _may_be_anothers(self, attempt: Attempt, now_is: Instance) -> bool:
+        """Where our call may never have arrived (a crash, an answer that was lost), somebody's own stop minutes later looks like ours."""
+        late = now_is.changed_at is not None and now_is.changed_at - attempt.intent_at > SURELY_OURS
+        return late and self.on_record(attempt, ACCEPTED) is None
 
     def settle_open(self, gathering: Gathering | None = None) -> tuple[Attempt, ...]:
         """Close what a crash or a slow machine left open, by reading. Never calls a verb."""

@@ -34,7 +34,7 @@ def test_it_says_what_it_will_change_and_stops_what_is_due(room: Room) -> None:
     assert f"stop trainer ({made.id}): done; stopped, read back from the cloud" in lines
     assert room.cloud.verbs() == [("stop", made.id)]
     with room.store() as store:
-        assert [e.kind.value for e in store.audit(resource=made.id)] == ["intent", "outcome"]
+        assert [e.kind.value for e in store.audit(resource=made.id)] == ["intent", "accepted", "outcome"]
         assert store.marks() == {}
         assert store.held_lease() is None
 

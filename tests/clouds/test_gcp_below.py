@@ -7,7 +7,7 @@ import pytest
 
 from reaper.clouds.gcp.cloud import GcpCloud
 from reaper.demo.compute_server import ComputeServer
-from reaper.errors import NotFound
+from reaper.errors import NotFound, Unreachable
 from reaper.model.resource import Place
 from reaper.ports import Clock, Listed
 from tests.clouds.gce import adapter, gid
@@ -141,3 +141,23 @@ def test_folders_that_lie_in_each_other_are_searched_once(server: ComputeServer)
     server.beside.add_folder("1", "folders/3")
 
     assert set(listed(below(server))) == {"near", "deep"}
+
+
+def test_a_machine_below_a_folder_that_could_not_be_read_yet_is_not_known_and_not_gone(server: ComputeServer) -> None:
+    """After a restart with an unreadable folder: "not found" would close what we began on it as if it had been deleted."""
+    machine = gid(server.world.launch("m", "near", ZONE)["id"], project="near")
+    server.beside.closed.add(TOP)
+    cloud = below(server)
+    for _ in range(2):
+        with pytest.raises(Unreachable, match=r"not every folder"):
+            cloud.get(machine)
+        cloud.list()
+
+
+def test_more_folders_than_are_searched_is_a_failure_and_not_silence(server: ComputeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reaper.clouds.gcp.below.MOST_FOLDERS", 2)
+
+    found = listed(below(server))
+
+    assert "more than 2 folders" in (found[TOP].failed or "")
+    assert found["near"].failed is None

@@ -113,7 +113,7 @@ class CloudStories:
         world.run(3)
 
         assert [world.up(resource) for resource in spared] == [True] * len(spared)
-        assert world.story("idle") == ["nominated", "warned", "due", "intent", "outcome"]
+        assert world.story("idle") == ["nominated", "warned", "due", "intent", "accepted", "outcome"]
         assert world.harness.tries("stop") == 1
         (attempt,) = world.store.attempts()
         assert (attempt.outcome, attempt.after is not None) == ("done", True)

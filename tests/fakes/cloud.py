@@ -48,6 +48,7 @@ class FakeCloud:
         self._errors: dict[str, list[CloudError]] = defaultdict(list)
         self._lost: dict[str, list[CloudError]] = defaultdict(list)
         self._turning: dict[ResourceId, int] = {}
+        self.ends_by_stopping = False  # as Google shows a machine that is being deleted
         self._snapshot_reads: dict[str, int] = {}
         self.snapshots_made: list[Snapshot] = []
         self.snapshots_complete_after = 0
@@ -117,7 +118,8 @@ class FakeCloud:
 
     def terminate(self, resource: ResourceId) -> None:
         self._call("terminate", resource)
-        self.machines[resource] = replace(self.machines[resource], state=InstanceState.TERMINATED, changed_at=self._clock.now())
+        state = InstanceState.STOPPING if self.ends_by_stopping else InstanceState.TERMINATED
+        self.machines[resource] = replace(self.machines[resource], state=state, changed_at=self._clock.now())
         if self._lost["terminate"]:
             raise self._lost["terminate"].pop(0)
 
@@ -182,6 +184,8 @@ class FakeCloud:
         machine = self.machines[resource]
         if machine.state not in (InstanceState.STOPPING, InstanceState.PENDING, InstanceState.SUSPENDING):
             return
+        if self.ends_by_stopping and any(call == ("terminate", resource) for call in self.calls):
+            return  # until a test says that it is gone
         left = self._turning.get(resource, 0)
         self._turning[resource] = left - 1
         if left <= 0:

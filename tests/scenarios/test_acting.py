@@ -205,6 +205,42 @@ def test_lost_answer_of_a_call_that_had_no_effect_ends_as_failed(world: World) -
     assert outcomes(world)[-1] == "failed"
 
 
+def test_a_stop_that_never_left_us_is_refused_so_that_its_owners_own_stop_is_not_taken_for_ours(world: World) -> None:
+    life = world.add("i-it")
+    world.cloud.fail("stop", Unreachable("stop: no connection"))
+    world.run(60, lambda: bool(world.cloud.verbs()))
+    world.cloud.change(life.id, state=InstanceState.STOPPED, changed_at=world.clock.now() + timedelta(seconds=20))
+    world.run(8)
+
+    assert outcomes(world) == ["refused"]
+
+
+@pytest.mark.parametrize(("late", "outcome"), [(30, "done"), (240, "failed")], ids=["within seconds", "minutes later"])
+def test_a_stop_that_shows_minutes_after_a_lost_answer_is_not_taken_for_ours(world: World, late: int, outcome: str) -> None:
+    """Nobody knows whether our call arrived; a machine that its owner stopped is not started by us in the morning."""
+    life = world.add("i-it")
+    world.cloud.fail("stop", AnswerLost("connection reset"))
+    world.run(60, lambda: bool(world.cloud.verbs()))
+    world.clock.advance(timedelta(minutes=10))
+    world.cloud.change(life.id, state=InstanceState.STOPPED, changed_at=world.store.attempts()[0].intent_at + timedelta(seconds=late))
+    world.restart()
+    world.run(1)
+
+    assert outcomes(world) == [outcome]
+
+
+def test_a_slow_stop_that_the_cloud_accepted_is_ours_whenever_it_shows(world: World) -> None:
+    life = world.add("i-it")
+    world.cloud.reads_in_transition = 1000
+    world.run(60, lambda: bool(world.cloud.verbs()))
+    world.run(6)
+    world.cloud.change(life.id, state=InstanceState.STOPPED, changed_at=world.clock.now())
+    world.restart()
+    world.run(4)
+
+    assert outcomes(world) == ["done"]
+
+
 def test_slow_stop_stays_open_until_the_machine_is_stopped(world: World) -> None:
     world.add("i-it")
     world.cloud.reads_in_transition = 4

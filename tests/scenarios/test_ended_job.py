@@ -83,7 +83,7 @@ def test_job_that_ends_at_night_shuts_its_machine_down_after_its_own_term_and_wa
     minutes = minutes_to_stop(world)
 
     assert 45 + 30 <= minutes <= 45 + 30 + 5
-    assert world.story("i-it") == ["nominated", "warned", "due", "intent", "outcome"]
+    assert world.story("i-it") == ["nominated", "warned", "due", "intent", "accepted", "outcome"]
     assert "ended" in world.channel.told("warned")[0].because
 
 

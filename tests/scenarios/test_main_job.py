@@ -18,7 +18,7 @@ def test_idle_machine_is_warned_served_its_wait_looked_at_again_and_stopped(worl
 
     world.run(60, lambda: world.stopped("i-it"))
 
-    assert world.story("i-it") == ["nominated", "warned", "due", "intent", "outcome"]
+    assert world.story("i-it") == ["nominated", "warned", "due", "intent", "accepted", "outcome"]
     assert world.cloud.verbs() == [("stop", ID)]
     warned = world.channel.told("warned")[0]
     assert (warned.owner, warned.name, "reaper snooze" in (warned.keep_it or "")) == ("ada", "it", True)

@@ -73,7 +73,7 @@ def test_an_idle_machine_of_googles_is_warned_then_stopped_and_its_siblings_stay
 
     up = {name: stage.state_of(host) for name, host in stage.hosts.items() if name != "idle"}
     assert up == dict.fromkeys(up, "RUNNING")
-    assert [kind for kind in stage.kinds(idle) if kind not in ("paused", "resumed")][-5:] == ["nominated", "warned", "due", "intent", "outcome"]
+    assert [kind for kind in stage.kinds(idle) if kind not in ("paused", "resumed")][-6:] == ["nominated", "warned", "due", "intent", "accepted", "outcome"]
     assert [m["owner"] for m in webhook.told if m["event"] == "warned" and m["name"] == "idle"] == ["ada"]
 
 

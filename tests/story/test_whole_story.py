@@ -126,7 +126,7 @@ def test_idle_machine_is_warned_then_stopped_and_its_siblings_stay_up(stage: Sta
     up = {name: stage.ec2_state(host) for name, host in hosts.items() if name != "idle"}
     assert up == dict.fromkeys(up, "running")
     kinds = stage.kinds(hosts["idle"])
-    assert [kind for kind in kinds if kind not in ("paused", "resumed")][-5:] == ["nominated", "warned", "due", "intent", "outcome"]
+    assert [kind for kind in kinds if kind not in ("paused", "resumed")][-6:] == ["nominated", "warned", "due", "intent", "accepted", "outcome"]
     warned = [m for m in webhook.told if m["event"] == "warned" and m["name"] == "idle"]
     assert warned
     assert warned[0]["owner"] == "ada"

@@ -48,6 +48,10 @@ class Below:
         """As last found, the written ones first. Asks nobody."""
         return tuple(dict.fromkeys((*self._written, *(project for parent in self._parents for project in self._found.get(parent, ())))))
 
+    def sure(self) -> bool:
+        """Whether every project that is to be watched is known. Not before the first search, nor after one that failed somewhere."""
+        return not self._failed and all(parent in self._found for parent in self._parents)
+
     def search(self, within_s: float) -> tuple[tuple[str, ...], Mapping[str, str]]:
         """
         The projects, and why which parent (or folder below it) is not known. Looked for in a thread of its own when it is time,
@@ -82,9 +86,13 @@ class Below:
             try:
                 projects += self._children(folder, "projects")
                 for below in self._children(folder, "folders"):
-                    if below not in seen and len(seen) < MOST_FOLDERS:
-                        seen.add(below)
-                        waiting.append(below)
+                    if below in seen:
+                        continue
+                    if len(seen) >= MOST_FOLDERS:
+                        failed[parent] = f"it holds more than {MOST_FOLDERS} folders; name some below it in clouds.gcp.below instead"
+                        break
+                    seen.add(below)
+                    waiting.append(below)
             except CloudError as error:
                 failed[folder] = str(error)
                 if folder not in self._said:

@@ -84,7 +84,7 @@ class GcpCloud:
         self._learned = learned.Learned(self._asking, clock)
         self._prices = prices.Prices(self.rest, clock, None if settings.price_file is None else Path(settings.price_file), ask=settings.price_list)
         self._operations = operations.Operations(self._asking, clock, bounds.poll_s)
-        self._machines = machines.Machines(settings, self._asking, self._operations, clock, bounds.stop_s, bounds.start_s, self.below.known)
+        self._machines = machines.Machines(settings, self._asking, self._operations, clock, bounds.stop_s, bounds.start_s, self.below)
         self._nominated = nominated.Nominated(self._asking, self._machines, self.rest, clock, self._accelerators, commitments=settings.price_list)
         self._copies = copies.Copies(self._asking, self._machines, self._operations, bounds.stop_s)
         self._zones: dict[str, set[str]] = {}

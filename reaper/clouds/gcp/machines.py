@@ -7,18 +7,18 @@ which Google knows a repetition, and is watched for some seconds: an operation t
 
 import re
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from reaper import log
 from reaper.clouds.gcp.asking import Asking
+from reaper.clouds.gcp.below import Below
 from reaper.clouds.gcp.instances import has_local_ssd
 from reaper.clouds.gcp.labels import with_ours
 from reaper.clouds.gcp.operations import Operations
 from reaper.clouds.gcp.permissions import ACTOR, READER, TERMINATE, Permission
-from reaper.errors import AnswerLost, CloudError, NotFound, Protected, Unsupported
+from reaper.errors import AnswerLost, CloudError, NotFound, Protected, Unreachable, Unsupported
 from reaper.model import policy
 from reaper.model.resource import ResourceId
 from reaper.ports import Clock
@@ -54,14 +54,14 @@ class Look:
 
 
 class Machines:
-    """``projects``: those that are watched at the moment. Raises CloudError and its kinds only."""
+    """``below``: which projects are watched at the moment. Raises CloudError and its kinds only."""
 
     def __init__(
-        self, settings: policy.GcpCloud, asking: Asking, operations: Operations, clock: Clock, stop_s: float, start_s: float, projects: Callable[[], tuple[str, ...]]
+        self, settings: policy.GcpCloud, asking: Asking, operations: Operations, clock: Clock, stop_s: float, start_s: float, below: Below
     ) -> None:
         self._settings, self._asking, self._operations, self._clock = settings, asking, operations, clock
         self._stop_s, self._start_s = stop_s, start_s
-        self._projects = projects
+        self._below = below
         self._seen: dict[ResourceId, Look] = {}
 
     # --- reads --------------------------------------------------------------------------------------------------------
@@ -70,7 +70,9 @@ class Machines:
         """Raises NotFound for what these settings do not cover: an id may come from anywhere."""
         if resource.cloud != "gcp" or resource.kind != "instance" or not _ZONE.match(resource.place) or not resource.native.isdigit():
             raise NotFound(f"{resource} is not a Compute Engine instance; write it as gcp:project:us-central1-a:instance:1234567890")
-        if resource.account not in self._projects():
+        if resource.account not in self._below.known():
+            if not self._below.sure():
+                raise Unreachable(f"{resource}: whether its project is to be watched is not known: not every folder of clouds.gcp.below could be read yet")
             raise NotFound(f"{resource} is in a project that is not listed; add it to clouds.gcp.projects")
         if self._settings.zones and resource.place not in self._settings.zones:
             raise NotFound(f"{resource} is in a zone that is not listed; add it to clouds.gcp.zones")
@@ -170,8 +172,6 @@ class Machines:
         if raw.status not in _GOAL.get(verb, ()):
             raise failure
         _LOG.warning("operation failed, and the machine is where it should be", resource=str(resource), verb=verb, because=str(failure))
-
-
 
 
 def _where(resource: ResourceId) -> dict[str, str]:
