@@ -19,6 +19,9 @@ Machines in one row. Encoding, reading back and writing each need a copy of a ro
 is three times its size in memory at once; rows of this size (a third of a MB) are not noticed.
 """
 
+_TOGETHER = 1000
+"""Ledgers that are written by one call."""
+
 
 @dataclass(frozen=True, slots=True)
 class First(KeptListing):
@@ -43,14 +46,14 @@ _PROTECTIONS = Codec("seen_protections", SeenProtection)
 class Inventory(Transactions):
     def save_listings(self, listings: Sequence[KeptListing], ledgers: Sequence[Ledger], gone: Sequence[Place] = ()) -> None:
         """Replaces those of the same place or resource; the others stay, but the listings of ``gone``."""
-        places = [row for kept in listings for row in _rows(kept)]
-        seen = [{"resource": str(ledger.resource), "value": _LEDGERS.encode(ledger)} for ledger in ledgers]
         with self._write() as connection:
             for place in (*gone, *(kept.place for kept in listings)):
                 connection.execute(delete(tables.listings).where(_of(place)))
-            for row in places:  # one at a time: the driver takes a copy of all that it is handed at once
+            for row in (row for kept in listings for row in _rows(kept)):  # one at a time: the driver takes a copy of all that it is handed at once
                 self._put(connection, tables.listings, [row])
-            self._put(connection, tables.ledgers, seen)
+            for begin in range(0, len(ledgers), _TOGETHER):
+                some = ledgers[begin : begin + _TOGETHER]
+                self._put(connection, tables.ledgers, [{"resource": str(one.resource), "value": _LEDGERS.encode(one)} for one in some])
 
     def listings(self) -> dict[Place, KeptListing]:
         with self._read() as connection:

@@ -149,6 +149,8 @@ class Account:
                 # one that did not change is kept as it was: two whole fleets would else be in memory at once
                 instance = known if known == instance else instance
                 found[instance.id] = instance
+            raws.clear()
+            page.get("Reservations", []).clear()  # botocore holds on to a page until it has the next: two of them are a tenth of all our memory
         self._listed[region] = tuple(i for i in found.values() if i.state is not InstanceState.TERMINATED)
         return self._listed[region]
 
