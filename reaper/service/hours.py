@@ -7,6 +7,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from reaper import log
+from reaper.decide.findings import span_text
 from reaper.decide.schedule import spell
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.kinds.instance import Instance
@@ -101,10 +102,6 @@ def first(hours: Hours, now: datetime, machines: int | None = None) -> str:
         if now_is.on:
             what = f"first they end at {then}, and what is idle is stopped" if schedule.stops else f"first they end at {then}, and nothing is stopped"
         else:
-            stops = f"what is idle for {_minutes(hours)} is warned and stopped from now on; " if schedule.stops else ""
+            stops = f"what is idle for {span_text(hours.idle_for)} is warned and stopped from now on; " if schedule.stops else ""
             what = f"{stops}first they begin at {then}, and what they stopped is started" if schedule.starts else f"{stops}they begin at {then}"
     return f"{head}: {what}"
-
-
-def _minutes(hours: Hours) -> str:
-    return f"{int(hours.idle_for.total_seconds() // 60)} minutes"

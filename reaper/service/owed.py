@@ -150,7 +150,8 @@ class OwedStarts:
             now = self._clock.now()
             if attempt is None or self._back(resource, attempt, gathering):
                 self._learn(attempt)
-                self._discharge(owed, attempt, "it runs and its agent is back" if attempt is not None else "its try is not known any more")
+                runs = "it runs and its agent is back" if self._watch.voice(resource) is not None else "it runs; it has no agent"
+                self._discharge(owed, attempt, runs if attempt is not None else "its try is not known any more")
                 continue
             if now >= owed.until:
                 self._give_up(owed, attempt, f"not running with its agent back within {owed.until - owed.since}", gathering)
