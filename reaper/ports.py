@@ -12,6 +12,7 @@ from typing import Protocol
 
 from reaper.model.audit import AuditEntry
 from reaper.model.decision import Action
+from reaper.model.kinds.disk import Disk, Leftover
 from reaper.model.kinds.instance import Instance, Protections
 from reaper.model.kinds.snapshot import Snapshot
 from reaper.model.mark import Mark
@@ -98,6 +99,33 @@ class Cloud(Protocol):
 
     def skew(self, now: datetime) -> timedelta | None:
         """Our clock minus the cloud's, by the Date header of its newest answer; None: no answer yet."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """
+    One place's disks, and what else lies about there. ``failed``: why it could not be read; ``disks`` is then empty and means nothing.
+    ``unread``: what of the rest could not be read ("snapshots: not allowed"), a sentence each; the disks are whole all the same.
+    """
+
+    place: Place
+    disks: tuple[Disk, ...] = ()
+    leftovers: tuple[Leftover, ...] = ()
+    failed: str | None = None
+    unread: tuple[str, ...] = ()
+
+
+class Disks(Protocol):
+    """The disks of one cloud, all its places: reads. Errors are reaper.errors.CloudError and its kinds."""
+
+    name: str
+
+    def shelves(self) -> tuple[Shelf, ...]:
+        """
+        Every place, the failed ones with their reason; all pages, or failed. Bounded in time. Of leftovers: snapshots of this account whose disk
+        is gone, addresses tied to nothing, load balancers without a living target. Raises CloudError only when not even the places are known.
+        """
         ...
 
 
