@@ -4,7 +4,7 @@ What the services need from the world, as interfaces. Adapters implement them; n
 Each says what it promises and what it does not.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import EllipsisType
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from reaper.model.audit import AuditEntry
 from reaper.model.decision import Action
-from reaper.model.kinds.disk import Disk, Leftover
+from reaper.model.kinds.disk import Disk, KeptDisk, Leftover
 from reaper.model.kinds.instance import Instance, Protections
 from reaper.model.kinds.snapshot import Snapshot
 from reaper.model.mark import Mark
@@ -222,6 +222,17 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptShelf:
+    """Where disks are looked for. ``listed_at``: of the newest good listing; ``failed``: why the newest try failed; ``unread`` as in Shelf."""
+
+    place: Place
+    listed_at: datetime
+    failed: str | None = None
+    unread: tuple[str, ...] = ()
+    empty_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SeenProtection:
     """
     A protection as last seen on a machine. ``ends_at`` None: open end. ``vanished_at``: the cycle that noticed it gone
@@ -296,6 +307,17 @@ class Store(Protocol):
     def ledgers(self) -> dict[ResourceId, Ledger]: ...
     def seen_protections(self) -> tuple[SeenProtection, ...]: ...
     def save_seen_protections(self, changed: Sequence[SeenProtection], gone: Sequence[SeenProtection]) -> None: ...
+
+    # disks
+    def save_shelves(
+        self, shelves: Sequence[KeptShelf], disks: Sequence[KeptDisk], leftovers: Sequence[Leftover], gone: Collection[Place | ResourceId] = ()
+    ) -> None:
+        """Keep these, forget what is ``gone`` (places, disks, leftovers); what is not named stays."""
+        ...
+
+    def shelves(self) -> dict[Place, KeptShelf]: ...
+    def disks(self) -> dict[ResourceId, KeptDisk]: ...
+    def leftovers(self) -> dict[ResourceId, Leftover]: ...
 
     # marks, snoozes, plans
     def marks(self) -> dict[tuple[ResourceId, Action], Mark]: ...

@@ -12,9 +12,10 @@ from reaper.store.intentions import Intentions
 from reaper.store.inventory import Inventory
 from reaper.store.record import Record
 from reaper.store.reports import Reports
+from reaper.store.shelves import Shelves
 
 
-class SqlStore(Reports, Inventory, Intentions, Acting, Record):
+class SqlStore(Reports, Inventory, Shelves, Intentions, Acting, Record):
     """
     reaper.ports.Store over SQLAlchemy. Made by open_store. One object serves all threads of a process, and several
     processes use one file.

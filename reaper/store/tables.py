@@ -9,7 +9,7 @@ raises SCHEMA and comes with a revision in migrations/ that brings an older stor
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, Table, Text
 from sqlalchemy.dialects import postgresql
 
-SCHEMA = 1
+SCHEMA = 2
 
 metadata = MetaData()
 
@@ -54,6 +54,9 @@ tokens = Table("tokens", metadata, _text_key("id"), _value())
 listings = Table("listings", metadata, _text_key("place"), _value())
 ledgers = Table("ledgers", metadata, _text_key("resource"), _value())
 seen_protections = Table("seen_protections", metadata, _text_key("resource"), _text_key("name"), _value())
+shelves = Table("shelves", metadata, _text_key("place"), _value())
+disks = Table("disks", metadata, _text_key("resource"), _value())
+leftovers = Table("leftovers", metadata, _text_key("resource"), _value())
 marks = Table("marks", metadata, _text_key("resource"), _text_key("action"), _value())
 
 snoozes = Table("snoozes", metadata, _text_key("id"), _moment("until"), _value())

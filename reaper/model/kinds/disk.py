@@ -1,7 +1,7 @@
 """A disk that lives by itself, as the cloud's own listing tells it. Not one that belongs to a machine and goes with it."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from reaper.model.resource import ResourceId
@@ -68,6 +68,29 @@ class Disk:
     def title(self) -> str:
         """How people call it: the name where there is one, else the native id."""
         return self.name or self.id.native
+
+
+@dataclass(frozen=True, slots=True)
+class KeptDisk:
+    """
+    A disk as last listed, and what we saw of it with our own eyes.
+
+    ``unattached_since``: our first sight of it attached to nothing, with no sight of it attached since and no long gap; None: attached, or
+    not plainly unattached. ``missed``: how much of the time since then nobody looked, which does not count. ``attached_until``: our
+    last sight of it attached, None: now, or never; ``last_on``: to what. ``missing_since``: the good listing that left it out.
+    """
+
+    disk: Disk
+    first_seen_at: datetime
+    unattached_since: datetime | None = None
+    missed: timedelta = timedelta(0)
+    attached_until: datetime | None = None
+    last_on: tuple[str, ...] = ()
+    missing_since: datetime | None = None
+
+    def unattached_for(self, listed_at: datetime) -> timedelta | None:
+        """As observed up to its place's newest good listing. None: it is not unattached, as far as we know."""
+        return None if self.unattached_since is None else max(listed_at - self.unattached_since - self.missed, timedelta(0))
 
 
 @dataclass(frozen=True, slots=True)
