@@ -1,4 +1,4 @@
-"""The command `reaper-agent`: run the agent, show what it last saw and sent, or find out what it cannot see."""
+"""The command `reaper-agent`: run the agent, show what it last saw and sent, keep the machine, or find out what it cannot see."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         from agent import doctor
 
         return doctor.command(arguments.config, arguments.json)
+    if arguments.command == "keep":
+        from agent import keep
+
+        return _with_settings(
+            arguments.config, lambda settings: keep.keep(settings, arguments.span, arguments.reason, arguments.off, arguments.json)
+        )
     if arguments.command == "status":
         from agent import status
 

@@ -88,6 +88,11 @@ class Settings:
     hook_socket: Optional[Path] = Path("/run/reaper-agent/hook.sock")  # where jobs tell of their waiting; None: nowhere
     metrics_listen: Optional[Tuple[str, int]] = None  # a loopback address and port for Prometheus; None: not served
 
+    @property
+    def keep_socket(self) -> Path:
+        """Where people ask to keep the machine: beside the socket of jobs, else in the state folder."""
+        return (self.hook_socket.parent if self.hook_socket is not None else self.state_dir) / "keep.sock"
+
 
 class _Bad(Exception):
     pass

@@ -20,6 +20,7 @@ from agent.clock import BootClock, Clock, rfc3339
 from agent.clock import boot_id as read_boot_id
 from agent.config import Settings
 from agent.identity import Identity
+from agent.keeps import Keeps
 from agent.log import configured
 from agent.lost import LastWork
 from agent.readings import (
@@ -81,8 +82,9 @@ class Loop:
         log: Log,
         memory: Memory,
         disks: Optional[DiskSource] = None,
+        keeps: Optional[Keeps] = None,
     ) -> None:
-        self._disks = disks
+        self._disks, self._keeps = disks, keeps
         self._status_file = settings.state_dir / STATUS
         self._last_work = LastWork(settings.state_dir, boot_id, log)
         self._settings, self._sampler, self._hosts, self._outbox = settings, sampler, hosts, outbox
@@ -187,6 +189,7 @@ class Loop:
             loader=window.loaders(window_s) if gpus else None,
             host=host(self._before, counters, end_s - self._before_at),
             disks=self._disks.read(self._clock.boot_s(), end_s) if self._disks is not None else None,
+            keep=self._keeps.tell(self._identity.resource, end_s) if self._keeps is not None else None,
             lost=self._last_work.tell(self._identity.resource, round(end_s * 1000)),
         )
         encode(report)  # raises here, with a traceback of ours, rather than later in the sender
@@ -271,6 +274,7 @@ class Loop:
             "report": as_dict(self._report) if self._report is not None else None,
             "sent": {"seq": delivery.last_sent_seq, "at": delivery.last_sent_at, "problem": delivery.problem},
             "answer": as_dict(answer) if answer is not None else None,
+            "keeps": [kept.shown() for kept in self._keeps.all()] if self._keeps is not None else [],
             "spool": {"reports": delivery.spooled, "bytes": delivery.spooled_bytes, "dropped": delivery.dropped},
             "refused": delivery.refused,
             "stopped": self._stopped,
@@ -285,6 +289,7 @@ def run_loop(
     *,
     loaders: Optional[LoaderSource] = None,
     disks: Optional[DiskSource] = None,
+    keeps: Optional[Keeps] = None,
     work: Optional[WorkSource] = None,
     who: Optional[Callable[[], Optional[Identity]]] = None,
     outbox: Optional[Outbox] = None,
@@ -317,7 +322,7 @@ def run_loop(
         outbox = sender
     sampler = Sampler(gpus, loaders, clock, log, settings.beat_s, work)
     memory = load_memory(settings.state_dir, log)
-    loop = Loop(settings, sampler, hosts, outbox, who, boot_id, clock, log, memory, disks)
+    loop = Loop(settings, sampler, hosts, outbox, who, boot_id, clock, log, memory, disks, keeps)
     log.info("agent started", reaper=settings.reaper, window_s=settings.window_s, beat_s=settings.beat_s)
     notify("READY=1")
     try:

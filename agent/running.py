@@ -15,7 +15,22 @@ import threading
 from types import FrameType
 from typing import Any, Callable, Optional, Tuple
 
-from agent import disks, hook, host, identity, job_memory, jobs, launchers, links, loop, nvml, people, presence, procs
+from agent import (  # fmt: skip
+    disks,
+    hook,
+    host,
+    identity,
+    job_memory,
+    jobs,
+    keeps,
+    launchers,
+    links,
+    loop,
+    nvml,
+    people,
+    presence,
+    procs,
+)
 from agent.clock import BootClock, boot_id
 from agent.config import ConfigError, Settings, read_token
 from agent.exits import DONE, FAILED, refuse
@@ -53,6 +68,10 @@ def run(settings: Settings, once: bool) -> int:
 
     loaders = ProcLoaders()
     hooked, hang_up = (loaders, lambda: None) if once else _hooked(settings, loaders, log)
+    kept = keeps.Keeps(settings.state_dir, boot, clock, log, people.Names().of)
+    ask = keeps.Door(settings.keep_socket, kept, log)
+    if not once:
+        ask.open()
     spool = Spool(settings.spool_dir, boot, settings.spool_reports, settings.spool_mib << 20, log)
     sender = Sender(Post(settings, clock), spool, clock, log, settings.window_s)
     if not once:
@@ -65,6 +84,7 @@ def run(settings: Settings, once: bool) -> int:
         loaders=hooked,
         work=_work(settings, clock, loaders.born, boot, log),
         disks=disks.LocalDisks(),
+        keeps=kept,
         who=_who(settings, stop, clock, log, load_memory(settings.state_dir, log).identity(boot)),
         outbox=_Once(sender) if once else _exported(settings, sender, clock, log),
         boot_id=boot,
@@ -77,6 +97,7 @@ def run(settings: Settings, once: bool) -> int:
         tidy=lambda windows: gc.collect() if windows % TIDY_EVERY == 0 else None,
     )
     hang_up()
+    ask.close()
     if not once:
         return DONE
     delivery = sender.delivery()

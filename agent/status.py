@@ -64,6 +64,7 @@ def lines(seen: Dict[str, Any]) -> List[str]:
         out.append("upcoming   %s at %s: %s" % (upcoming.get("action"), upcoming.get("due_at") or "?", upcoming.get("because")))
     elif answer:
         out.append("upcoming   nothing")
+    out += ["kept       until %s for %s: %s" % (one.get("until"), one.get("who"), one.get("reason")) for one in seen.get("keeps") or []]
     if answer.get("snoozed_until"):
         out.append("snoozed    until %s" % answer["snoozed_until"])
     return out

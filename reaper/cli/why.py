@@ -137,11 +137,17 @@ def _look(store: Store, found: Found, configuration: Configuration, now: datetim
             decision = lifecycle.preferred(mark, decision, facts.policy, now)
     return Told(
         found=found, decision=decision, facts=facts, mark=mark, due_at=due_at, look=look,
-        snoozes=tuple(s for s in store.snoozes(now) if s.resource == id),
+        snoozes=_snoozes(store, facts, id, now),
         reports=_reports(store, id, voice), voice=voice,
         attempts=store.attempts(resource=id, limit=20),
         entries=store.audit(resource=id, limit=ENTRIES_SHOWN), waste=wasted, idle_gpus=unused,
     )  # fmt: skip
+
+
+def _snoozes(store: Store, facts: Facts | None, id: ResourceId, now: datetime) -> tuple[Snooze, ...]:
+    """With the ends that hold under its policies, as far as those are known."""
+    known = facts.snoozes if facts is not None else tuple(s for s in store.snoozes(now) if s.resource == id)
+    return tuple(snooze for snooze in known if snooze.active(now))
 
 
 def _decision(facts: Facts, now: datetime) -> Decision:

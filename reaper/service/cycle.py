@@ -387,7 +387,7 @@ class Cycle:
             enforced = configuration.mode is Mode.ENFORCE and policy is not None and policy.mode is Mode.ENFORCE
             if mark is not None and enforced and mark.stage is not Stage.NOMINATED:
                 notices[mark.resource] = Notice(mark.action.value, row.due_at, mark.because)
-        self._board.publish(notices, {r: max(s.until for s in several) for r, several in this.gathering.known.snoozes.items()})
+        self._board.publish(notices, {r: max(s.until for s in this.gathering.snoozes_of(r)) for r in this.gathering.known.snoozes})
 
     def _carry_out(self, plan: Plan, this: _Pass, lease: Lease | None, jumps: Sequence[Jump], configuration: Configuration) -> tuple[Result, ...]:
         stops = [action for action in plan.actions if action.action is not Action.START]

@@ -92,12 +92,19 @@ class Gathering:
 
     def _remember(self, instance: Instance, now: datetime) -> tuple[Shield, ...]:
         seen = self.known.protections.get(instance.id, {})
-        policies = self._policies[instance.id] = self._named.applied(self.configuration.policies_for(instance), instance)
-        cap = max((policy.snooze_up_to for policy in policies), default=timedelta(days=5))
+        self._policies[instance.id] = self._named.applied(self.configuration.policies_for(instance), instance)
+        cap = self._cap(instance.id)
         shields, keep, drop = remember(instance, current(instance, self.configuration, cap, seen, now), seen, now)
         self.kept_protections += [record for record in keep if record != seen.get(record.name)]
         self.dropped_protections += drop
         return shields
+
+    def _cap(self, resource: ResourceId) -> timedelta:
+        return max((policy.snooze_up_to for policy in self._policies.get(resource, ())), default=timedelta(days=5))
+
+    def snoozes_of(self, resource: ResourceId) -> tuple[Snooze, ...]:
+        """With the ends that hold under its policies."""
+        return tuple(snooze.capped(self._cap(resource)) for snooze in self.known.snoozes.get(resource, ()))
 
     def _together(self) -> Gangs:
         return Gangs((instance for instance, _ in self._instances.values()), self.configuration.gang_same, sorted(self._linked))
@@ -177,7 +184,7 @@ class Gathering:
             newest=self._watch.newest(resource),
             agent_seen=voice is not None,
             distrust=distrusted(voice, now) if voice is not None else None,
-            snoozes=known.snoozes.get(resource, ()),
+            snoozes=self.snoozes_of(resource),
             attempt_open=resource in known.open_attempts,
             back_off_until=back_off[0] if back_off is not None else None,
             back_off_because=back_off[1] if back_off is not None else None,

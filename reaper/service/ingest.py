@@ -2,7 +2,7 @@
 The door's inside: a report's bytes and whose token they came with, to a kept window and an answer.
 
 Here the wire ends. A report is placed in our time (receipt minus age), given the trust its sender has, kept, and added
-to the idle clocks. A report's ``keep`` (a person's wish on the host) is ignored in this version.
+to the idle clocks. A report's ``keep`` (a person's wish on the host) becomes a snooze of that machine: see `host_keeps`.
 """
 
 import threading
@@ -22,6 +22,7 @@ from reaper.model.resource import ResourceId
 from reaper.model.signal import GpuWindow, Holder, Job, LoaderWindow, LocalDisk, Observation, Person, Totals, Voice
 from reaper.ports import Clock, Store, Token
 from reaper.service.board import Board
+from reaper.service.host_keeps import HostKeeps
 from reaper.service.lost import record as record_lost
 from reaper.service.voices import Clash, Heard, Spoken, hear, overhear, overlap
 from reaper.service.watch import Watch
@@ -77,6 +78,7 @@ class Ingest:
         self._store, self._watch, self._board, self._clock, self._metrics = store, watch, board, clock, metrics
         self._locks = tuple(threading.Lock() for _ in range(_LOCKS))
         self._spoken = _SpokenCache(store, clock)
+        self._keeps = HostKeeps(store, clock)
 
     def accept(self, body: bytes, token: Token, received_at: datetime | None = None) -> Accepted:
         """
@@ -108,6 +110,10 @@ class Ingest:
             )
         with self._locks[hash(resource) % _LOCKS]:
             kept, verified = self._keep(seen, token, now, report.lost)
+            if kept and verified:  # it was the machine's own token, and nobody else speaks for it
+                newest = self._watch.newest(resource)
+                last = newest is not None and (newest.boot_id, newest.seq) == (seen.boot_id, seen.seq)
+                self._keeps.heard(resource, report.keep, seen.ended_at, now, newest=last)
         return Accepted(self._answer(report.seq, resource), duplicate=not kept, verified=verified)
 
     def _keep(self, seen: Observation, token: Token, now: datetime, lost: wire.Lost | None = None) -> tuple[bool, bool]:

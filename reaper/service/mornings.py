@@ -103,6 +103,9 @@ def _owed(gathering: Gathering, instance: Instance, last: Attempt | None, handle
     if hours is None or last is None or not last.action.stops or last.owed_by is None:
         return None
     at = ready_at(hours, last.intent_at)
+    if at == last.intent_at:  # hours were edited since, and it lay while they ended by what they say now: the next begin is its morning
+        ended = spell(hours.schedule, at).until
+        at = spell(hours.schedule, ended).until if ended is not None and ended <= now else at
     if at is None or handled.get(str(instance.id), "") >= at.isoformat():
         return None
     until = spell(hours.schedule, max(at, last.intent_at)).until

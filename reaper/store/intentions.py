@@ -58,6 +58,27 @@ class Intentions(Transactions):
             self._add(connection, tables.snoozes, row)
             self._record(connection, entry)
 
+    def put_snooze(self, snooze: Snooze, entry: AuditEntry) -> None:
+        """As in the port."""
+        row = {"id": snooze.id, "until": micros(snooze.until), "value": _SNOOZES.encode(snooze)}
+        with self._write() as connection:
+            self._put(connection, tables.snoozes, [row])
+            self._record(connection, entry)
+
+    def end_snooze(self, id: str, entry: AuditEntry) -> bool:
+        """As in the port."""
+        with self._write() as connection:
+            if connection.execute(delete(tables.snoozes).where(tables.snoozes.c.id == id)).rowcount == 0:
+                return False
+            self._record(connection, entry)
+            return True
+
+    def snooze(self, id: str) -> Snooze | None:
+        """As in the port."""
+        with self._read() as connection:
+            value = connection.execute(select(tables.snoozes.c.value).where(tables.snoozes.c.id == id)).scalar()
+        return _SNOOZES.decode(value, id) if value is not None else None
+
     def snoozes(self, active_at: datetime) -> tuple[Snooze, ...]:
         """Those whose end is after ``active_at``, the first to end first."""
         table = tables.snoozes

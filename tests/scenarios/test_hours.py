@@ -498,6 +498,20 @@ def test_a_schedule_edited_at_noon_takes_effect_at_once_and_says_what_it_does_fi
     assert attempts(world, Action.STOP)[0].intent_at < moment("19:01")  # half an hour after it had been idle for long enough, whatever the old end
 
 
+def test_hours_that_were_made_longer_in_the_night_do_not_lose_the_morning_of_what_they_stopped_before(world: World) -> None:
+    stopped_in_the_evening(world)
+    longer = tuple(Weekly(day, time(8), 0, time(22)) for day in range(5))
+    at(world, "03:00", 1, run=False)
+    world.config = in_haste(terms(hours(on=longer)))
+    at(world, "03:10", 1)
+    night = calls(world, "start")
+    at(world, "07:40", 1, run=False)
+    at(world, "08:05", 1)
+
+    assert night == 0
+    assert calls(world, "start") == 1
+
+
 def test_a_countdown_under_hours_that_were_edited_begins_anew(world: World) -> None:
     at(world, "18:50")
     world.config = terms(hours(idle_for=timedelta(minutes=16), held_for=timedelta(minutes=16)))
