@@ -128,6 +128,17 @@ class Procs:
         where = (self.text("%d/wchan" % pid) or "").strip()
         return where if where not in ("", "0") else None
 
+    def call(self, pid: int) -> Optional[Tuple[str, Tuple[int, ...]]]:
+        """
+        Number and arguments of the system call that its main thread sleeps in. None: it does not sleep, or it is not allowed to
+        look, for which more is needed than for where it sleeps (`ptrace` may be restricted to root). See proc_pid_syscall(5).
+        """
+        words = (self.text("%d/syscall" % pid) or "").split()
+        try:
+            return (words[0], tuple(int(word, 16) for word in words[1:7])) if len(words) >= 7 else None
+        except ValueError:
+            return None
+
     def threads(self, pid: int) -> Optional[List[int]]:
         """None: the process is gone or hidden."""
         try:

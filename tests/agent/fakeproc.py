@@ -54,6 +54,7 @@ class FakeMachine:
         reaped: int = 0,
         number: int = 0,
         sleeps_in: Optional[str] = None,
+        call: Optional[str] = None,
         io_bytes: Optional[int] = None,
         environment: Optional[Sequence[str]] = None,
     ) -> None:
@@ -76,6 +77,8 @@ class FakeMachine:
         (home / "cmdline").write_bytes(b"\0".join(a.encode() for a in args) + b"\0" if args else b"")
         if sleeps_in is not None:
             (home / "wchan").write_text(sleeps_in)
+        if call is not None:
+            (home / "syscall").write_text(call + "\n")
         if io_bytes is not None:
             (home / "io").write_text("rchar: %d\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n" % io_bytes)
         if environment is not None:

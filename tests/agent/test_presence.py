@@ -23,6 +23,7 @@ UTC = 1_900_000_000.0
 SECOND = HZ
 USERS = {0: "root", 1000: "ada", 1001: "mia"}
 SERVICE = "/system.slice/some.service"
+EPOLL_WAIT = {"x86_64": 232, "aarch64": 22}
 DOCKER = "/system.slice/docker-0123456789abcdef.scope"
 
 
@@ -481,6 +482,28 @@ def test_kernel_that_answers_a_message_is_idle_again_at_once(tmp_path: Path) -> 
         machine.process(401, "python3", sleeps_in="do_epoll_wait")
 
     assert is_busy(machine.procs, 401, "python3", back) is False
+
+
+NO_LIMIT = "0x9 0x7f00 0x3ff %s 0x0 0x8 0x7ffd 0x7fcae5385503"
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "expected"),
+    [
+        ("python3", NO_LIMIT % "0xffffffffffffffff", False), ("python3", NO_LIMIT % "0xffffffff", False), ("python3", NO_LIMIT % "0x0", False),
+        ("python3", NO_LIMIT % "0x927c0", True), ("python3", NO_LIMIT % "0x1", True), ("python3", None, False), ("python3", "running", False),
+        ("python3", "not a call at all", False), ("python3", "9999 " + NO_LIMIT % "0x927c0", False), ("R", NO_LIMIT % "0x927c0", False),
+    ],
+    ids=["idle", "idle, as 32 bits", "only looks", "cell sleeps", "cell sleeps a moment", "hidden", "awake by now", "nonsense", "another call", "R looks around"],
+)  # fmt: skip
+def test_kernel_that_sleeps_in_its_event_loop_runs_a_cell_where_a_timer_is_set(tmp_path: Path, name: str, call: Optional[str], expected: bool) -> None:
+    machine = FakeMachine(tmp_path)
+    number = EPOLL_WAIT.get(os.uname().machine)
+    if number is None:
+        pytest.skip("which call this is on %s is not known to us" % os.uname().machine)
+    machine.process(401, name, sleeps_in="do_epoll_wait", call="%d %s" % (number, call) if call is not None and call.startswith("0x") else call)
+
+    assert is_busy(machine.procs, 401, name, lambda s: None) is expected
 
 
 @pytest.mark.parametrize(
