@@ -57,6 +57,7 @@ class FakeMachine:
         call: Optional[str] = None,
         io_bytes: Optional[int] = None,
         environment: Optional[Sequence[str]] = None,
+        children: Optional[Sequence[int]] = None,
     ) -> None:
         """
         ``foreground``: the process group in the foreground of its terminal (its own, unless given), which is the one of that
@@ -77,6 +78,9 @@ class FakeMachine:
         (home / "cmdline").write_bytes(b"\0".join(a.encode() for a in args) + b"\0" if args else b"")
         if sleeps_in is not None:
             (home / "wchan").write_text(sleeps_in)
+        if children is not None:
+            (home / "task" / str(pid)).mkdir(parents=True)
+            (home / "task" / str(pid) / "children").write_text("".join("%d " % child for child in children))
         if call is not None:
             (home / "syscall").write_text(call + "\n")
         if io_bytes is not None:
