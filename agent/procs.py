@@ -12,6 +12,8 @@ import re
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
+from agent.listing import Listing
+
 PROC = Path("/proc")
 CGROUP = Path("/sys/fs/cgroup")
 
@@ -166,13 +168,20 @@ class Procs:
         return Io(**{_IO[name]: int(value) for name, value in zip(words[::2], words[1::2]) if name in _IO and value.isdigit()})
 
     def pids(self) -> Optional[List[int]]:
-        """All that are shown. None when the list is hidden from us (`hidepid`): then none could be found in it."""
-        if self.text("1/stat") is None:
+        """All that are shown. None when the list is hidden from us."""
+        if not self.shows_others():
             return None
         try:
             return [int(name) for name in os.listdir(self._proc) if name.isdigit()]
         except OSError:
             return None
+
+    def listing(self) -> Listing:
+        return Listing(self._proc)
+
+    def shows_others(self) -> bool:
+        """Whether the processes of other users are not hidden from us (`hidepid`): then none could be found in the list."""
+        return self.text("1/stat") is not None
 
     def on_the_machine(self) -> bool:
         """Whether pid 1, as we see it, is the machine's init, and not the first process of a container."""

@@ -8,7 +8,7 @@ found as well. Of the rest nothing is kept but their numbers.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from agent import doors
 from agent.procs import Procs, Stat
@@ -40,22 +40,20 @@ class Roster:
 
     def __init__(self, procs: Procs, nobodys: Callable[[str], bool] = lambda name: False, us: Optional[int] = None) -> None:
         self._procs, self._nobodys, self._us = procs, nobodys, us
-        self._once: Dict[int, Tuple[int, str, int]] = {}  # read at one look and nobody's then: birth, name and parent
-        self._settled: Set[int] = set()  # at two looks or more
+        self._listing = procs.listing()
+        self._once: Dict[int, Tuple[int, str, int]] = {}  # that came at the last look: birth, name and parent
         self._places: Dict[int, Place] = {}
         self._born: Dict[int, int] = {}
         self._turn = 0
 
     def look(self) -> Optional[Listed]:
         """None: the processes are hidden from us."""
-        pids = self._procs.pids()
-        if pids is None:
+        listed = self._listing.look() if self._procs.shows_others() else None
+        if listed is None:
             return None
-        alive = set(pids)
-        self._settled &= alive
-        unsettled = alive - self._settled
+        pids, came = listed
         stats: Dict[int, Stat] = {}
-        for pid in unsettled.union(self._in_turn(pids), alive.intersection(self._places)):
+        for pid in came.union(self._once, self._in_turn(pids), self._places):
             stat = self._procs.stat(pid)
             if stat is not None and stat.lives:
                 stats[pid] = stat
@@ -66,9 +64,7 @@ class Roster:
         whole = len(kept) <= MOST_KEPT
         if not whole:
             kept = dict(sorted(kept.items())[:MOST_KEPT])
-        again = unsettled & self._once.keys()
-        self._settled |= again
-        self._once = {pid: (stats[pid].born, stats[pid].name, stats[pid].parent) for pid in unsettled - again if pid in stats}
+        self._once = {pid: (stats[pid].born, stats[pid].name, stats[pid].parent) for pid in came if pid in stats}
         self._places, self._born = kept, {pid: stats[pid].born for pid in kept}
         clients = [pid for pid, stat in stats.items() if doors.starts_containers(stat.name)]
         for pid in clients:
