@@ -19,7 +19,8 @@ from agent.procs import Procs, Stat
 
 # They open the door to somebody or keep what others started: what they run stands beside them and is looked at itself.
 DOORS: FrozenSet[str] = frozenset(
-    ("init", "systemd", "(systemd)", "(sd-pam)", "sshd", "sshd-session", "sshd-auth", "dropbear", "mosh-server", "login", "su", "sudo", "doas",
+    ("init", "systemd", "(systemd)", "(sd-pam)", "sshd", "sshd-session", "sshd-auth", "dropbear", "mosh-server", "tailscaled", "teleport",
+     "ttyd", "gotty", "cockpit-session", "cockpit-bridge", "login", "su", "sudo", "doas",
      "runuser", "screen", "SCREEN", "zellij", "dtach", "abduco", "containerd-shim", "conmon", "docker-init", "tini", "dumb-init", "catatonit", "pause")
 )  # fmt: skip
 # They start nothing. As the first process of a container, or where nobody waits for their end who does, they only keep it alive.

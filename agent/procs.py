@@ -94,6 +94,13 @@ class Procs:
         value = self._status(pid, "Uid")
         return int(value[0]) if value and value[0].isdigit() else None
 
+    def owner(self, pid: int) -> Optional[int]:
+        """The user to whom its folder belongs, at a fraction of the cost of `uid`: its own, or root where it made itself undumpable."""
+        try:
+            return os.stat("%s/%d" % (self._proc, pid)).st_uid
+        except OSError:
+            return None
+
     def first_of_its_namespace(self, pid: int) -> bool:
         """Whether it is pid 1 of a pid namespace of its own: what a container was started with."""
         value = self._status(pid, "NSpid")

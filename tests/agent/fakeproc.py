@@ -14,6 +14,13 @@ LOGIN = "/user.slice/user-1000.slice/session-3.scope"
 INIT, SSHD, DOOR, SHELL = 1, 300, 310, 311
 
 
+class _Procs(Procs):
+    """The folders of a made-up /proc belong to whoever runs the tests."""
+
+    def owner(self, pid: int) -> Optional[int]:
+        return self.uid(pid)
+
+
 class FakeMachine:
     """
     ``root``/proc and ``root``/cgroup. The version 2 hierarchy unless ``hierarchy`` names another. At first: init, sshd, the
@@ -32,7 +39,7 @@ class FakeMachine:
 
     @property
     def procs(self) -> Procs:
-        return Procs(self.proc, self.cgroup, HZ)
+        return _Procs(self.proc, self.cgroup, HZ)
 
     def process(
         self,

@@ -17,7 +17,7 @@ from agent.procs import Procs
 from agent.readings import AtWorkReading, PresenceReading
 from agent.report import AtWork
 from agent.roster import IN_TURN, Roster
-from tests.agent.fakeproc import DOOR, HZ, SHELL, FakeMachine
+from tests.agent.fakeproc import DOOR, HZ, SHELL, SSHD, FakeMachine
 
 UTC = 1_900_000_000.0
 SECOND = HZ
@@ -256,6 +256,93 @@ def test_what_has_no_parent_is_a_persons_by_its_number_or_its_login(seen: Seen, 
     seen.machine.process(400, "prep", parent=1, uid=uid, cgroup=cgroup, ticks=20 * SECOND)
 
     assert kinds(seen.later()) == expected
+
+
+@pytest.mark.parametrize(
+    ("unit", "expected"),
+    [
+        ("cloud-final", True), ("google-startup-scripts", True), ("amazon-ssm-agent", True), ("snap.amazon-ssm-agent.amazon-ssm-agent", True), ("cron", True),
+        ("ssh", True), ("ssh@7-10.0.0.1:22-10.0.0.2:4711", True), ("postgresql", False), ("my-cron", False), ("docker", False),
+    ],
+)  # fmt: skip
+def test_what_root_left_where_a_door_let_it_in_is_seen_by_an_agent_that_came_later(seen: Seen, unit: str, expected: bool) -> None:
+    seen.machine.end(SHELL)
+    left = {"parent": 1, "uid": 0, "cgroup": "/system.slice/%s.service" % unit}
+    seen.machine.process(400, "prep", **left)
+    seen.look()
+    seen.machine.process(400, "prep", ticks=20 * SECOND, **left)
+
+    assert kinds(seen.later()) == (["background"] if expected else [])
+
+
+@pytest.mark.parametrize("above", ["supervisord", "pbs_mom", "some-daemon"])
+def test_persons_program_under_a_service_that_is_nobodys_is_the_persons(seen: Seen, above: str) -> None:
+    seen.machine.end(SHELL)
+    seen.machine.process(400, above, parent=1, uid=0, cgroup=SERVICE)
+    for ticks in (0, 20 * SECOND):
+        seen.machine.process(401, "prep", parent=400, uid=1000, cgroup=SERVICE)
+        seen.machine.process(402, "python3", parent=401, uid=1000, cgroup=SERVICE, ticks=ticks)
+        seen.machine.process(403, "daemon", parent=400, uid=0, cgroup=SERVICE, ticks=ticks)
+        seen.machine.process(404, "worker", parent=400, uid=33, cgroup=SERVICE, ticks=ticks)
+        reading = seen.later()
+
+    assert [(one.kind, one.name, one.uid, one.cpu_s) for one in reading.at_work] == [("background", "python3", 1000, 20.0)]
+    assert seen.later().at_work == ()
+
+
+def test_terminal_that_a_service_of_root_opened_is_a_session(seen: Seen) -> None:
+    seen.machine.end(SHELL)
+    seen.machine.process(400, "some-web-shell", parent=1, uid=0, cgroup=SERVICE)
+    seen.machine.process(401, "bash", parent=400, uid=0, cgroup=SERVICE, session=401, terminal=True, number=4, stdin=None)
+    seen.typed(4, 25.0)
+
+    assert [(one.kind, one.uid, one.idle_s) for one in seen.look().at_work] == [("terminal", 0, 25.0)]
+    assert only(seen.later(600.0)).idle_s == 625.0
+
+
+@pytest.mark.parametrize("door", ["mosh-server", "tailscaled", "teleport", "ttyd", "cockpit-bridge"])
+def test_shell_by_another_way_in_than_ssh_is_a_session(seen: Seen, door: str) -> None:
+    seen.machine.end(SHELL)
+    seen.machine.process(400, door, parent=1, uid=0, cgroup=SERVICE)
+    seen.machine.process(401, "bash", parent=400, session=401, terminal=True, number=4, stdin=None)
+    seen.typed(4, 25.0)
+
+    assert [(one.kind, one.user, one.idle_s) for one in seen.look().at_work] == [("ssh", "ada", 25.0)]
+
+
+@pytest.mark.parametrize("name", ["sshd", "sshd-session"])
+def test_files_that_the_end_of_an_ssh_connection_carries_itself_count(seen: Seen, name: str) -> None:
+    seen.machine.end(SHELL)
+    seen.machine.process(DOOR, name, parent=SSHD, io_bytes=1000)
+    first = seen.look().at_work
+    seen.machine.process(DOOR, name, parent=SSHD, io_bytes=1000 + (90 << 20))
+    one = only(seen.later())
+
+    assert first == ()
+    assert (one.kind, one.name, one.bytes) == ("ssh", name, 90 << 20)
+
+
+def test_connection_that_only_stays_open_and_the_one_who_waits_for_connections_are_no_work(seen: Seen) -> None:
+    seen.machine.end(SHELL)
+    looks = []
+    for n in range(3):
+        seen.machine.process(SSHD, "sshd", parent=1, uid=0, cgroup=SERVICE, io_bytes=n << 30, ticks=n * 20 * SECOND)
+        seen.machine.process(DOOR, "sshd", parent=SSHD, io_bytes=1000)
+        looks.append(seen.later().at_work)
+
+    assert looks == [(), (), ()]
+
+
+def test_image_that_is_built_is_work_of_what_runs_in_it(seen: Seen) -> None:
+    """BuildKit in the daemon runs each step below a runc of its own, and the client in the terminal only waits."""
+    seen.machine.end(SHELL)
+    seen.machine.process(400, "dockerd", parent=1, uid=0, cgroup=SERVICE)
+    seen.machine.process(401, "runc", parent=400, uid=0, cgroup=SERVICE)
+    seen.machine.process(402, "ninja", parent=401, uid=0, cgroup="/docker/buildkit/x")
+    seen.look()
+    seen.machine.process(402, "ninja", parent=401, uid=0, cgroup="/docker/buildkit/x", ticks=30 * SECOND)
+
+    assert [(one.kind, one.name, one.cpu_s) for one in seen.later().at_work] == [("container", "ninja", 30.0)]
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "mlflow", "node"])
@@ -513,7 +600,11 @@ def test_kernel_that_sleeps_in_its_event_loop_runs_a_cell_where_a_timer_is_set(t
         (("R", "--slave", "-e", "IRkernel::main()", "--args", "/x/kernel-2.json"), "kernel"), (("/usr/bin/xpython", "-f", "/x/kernel-3.json"), "kernel"),
         (("python3", "train.py", "--name", "ipykernels"), None), (("python3", "/usr/local/bin/jupyter-lab", "--ip=0.0.0.0"), "notebook"),
         (("python3", "-m", "notebook"), "notebook"), (("node", "/home/u/.vscode-server/bin/1/out/server-main.js"), "editor"),
-        (("/usr/lib/code-server/lib/node", "/usr/lib/code-server"), "editor"), (("node", "app.js"), None), (("python3", "analyse_notebook.py"), None), ((), None),
+        (("/usr/lib/code-server/lib/node", "/usr/lib/code-server"), "editor"), (("node", "app.js"), None), (("/home/u/.cache/JetBrains/RemoteDev/dist/1_pycharm/jbr/bin/java", "-Xmx2g"), "editor"),
+        (("/usr/lib/rstudio-server/bin/rsession", "-u", "ada"), "editor"), (("python3", "-m", "marimo", "edit"), "editor"), (("/home/u/.zed_server/zed-remote-server-0.2", "run"), "editor"),
+        (("node", "/home/u/.vscode/cli/servers/Stable-1/server/out/server-main.js"), "editor"), (("java", "-jar", "app.jar"), None),
+        (("python3", "-m", "spyder_kernels.console", "-f", "/run/user/1000/kernel-1.json"), "kernel"), (("python3", "-m", "papermill", "in.ipynb"), None),
+        (("python3", "-m", "ipykernel_launcher", "-f", "/tmp/tmp1.json", "--HistoryManager.hist_file=:memory:"), "kernel"), (("python3", "analyse_notebook.py"), None), ((), None),
     ],
 )  # fmt: skip
 def test_what_a_command_runs(command: Any, expected: Optional[str]) -> None:

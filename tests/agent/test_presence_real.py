@@ -20,6 +20,7 @@ from agent.links import LinkLook
 from agent.presence import Presence
 from agent.procs import Procs
 from agent.readings import AtWorkReading, PresenceReading
+from agent.roster import Roster
 
 WITHIN_S = 30.0
 ROOT = os.geteuid() == 0
@@ -297,6 +298,17 @@ def test_program_that_outlives_its_login(started: Any, watcher: Watcher, tmp_pat
         assert one is None or (one.kind, one.uid) == ("background", 1234)
     finally:
         os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.skipif(not ROOT, reason="needs root to become another user")
+def test_program_that_a_service_of_root_started_as_somebody_else_is_theirs(started: Any) -> None:
+    service = started("import subprocess, sys\nprint(subprocess.Popen(['sleep', '600'], user=1234).pid, flush=True)\ninput()")
+    pid = int(line_of(service))
+    until(lambda: Procs().owner(pid) == 1234, "its program")
+    listed = Roster(Procs(), us=os.getpid()).look()
+
+    assert listed is not None
+    assert pid in listed.places
 
 
 # --- connections ---
