@@ -440,6 +440,17 @@ def test_bytes_through_calls_are_added_up_and_absent_where_one_is_hidden(seen: S
     assert (after, only(seen.later()).bytes) == (50000, None)
 
 
+@pytest.mark.parametrize(("name", "parent"), [("rsync", DOOR), ("aws", SHELL), ("git-lfs", SHELL), ("sftp-server", DOOR)])
+def test_copy_that_uses_no_cpu_counts_by_its_bytes_before_anything_holds_a_gpu(seen: Seen, name: str, parent: int) -> None:
+    seen.typed(0, 90_000.0)
+    for put in (0, 60 << 20):
+        seen.machine.process(400, name, parent=parent, session=400 if parent == DOOR else SHELL, io_bytes=put)
+        seen.shell(io_bytes=0)
+        reading = seen.later()
+
+    assert [one.bytes for one in reading.at_work if one.bytes] == [60 << 20]
+
+
 # --- notebooks and editors ---
 
 
@@ -522,6 +533,28 @@ def test_editor_is_told_by_its_own_tree_without_its_kernels_and_terminals(seen: 
 
     assert sorted(found) == ["editor", "kernel", "terminal"]
     assert (found["editor"].cpu_s, found["kernel"].cpu_s, found["terminal"].idle_s) == (6.0, 0.0, 80.0)
+
+
+def test_two_editor_servers_of_one_container_are_two(seen: Seen) -> None:
+    seen.machine.end(SHELL)
+    seen.machine.process(400, "containerd-shim", parent=1, uid=0, cgroup=SERVICE)
+    args = ("/usr/lib/code-server/lib/node", "/usr/lib/code-server")
+    for ticks in (0, 3 * SECOND):
+        seen.machine.process(401, "node", parent=400, args=args, cgroup=DOCKER, session=401)
+        seen.machine.process(402, "node", parent=400, args=args, cgroup=DOCKER, session=402, ticks=ticks)
+        reading = seen.later()
+
+    assert sorted((one.kind, one.cpu_s) for one in reading.at_work) == [("editor", 0.0), ("editor", 3.0)]
+
+
+def test_terminal_that_was_forgotten_in_a_notebook_is_shown_and_does_nothing(seen: Seen) -> None:
+    notebook(seen)
+    seen.machine.process(410, "bash", parent=400, session=410, terminal=True, number=5, stdin=None)
+    seen.typed(5, 90_000.0)
+    seen.look()
+    one = only(seen.later(), "terminal")
+
+    assert (one.cpu_s, one.bytes, one.idle_s) == (0.0, None, 90_030.0)
 
 
 def test_command_that_does_not_answer_is_not_waited_for_and_not_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
