@@ -34,20 +34,21 @@ _CLIENTS = ("docker", "podman", "nerdctl", "docker-compose", "podman-compose", "
 INITS = ("systemd", "(systemd)", "init", "(sd-pam)", "tini", "dumb-init", "catatonit", "docker-init", "s6-svscan", "runit")
 
 # Programs that may be a notebook's kernel or an editor's server; which they are, only their command says.
-_MAY_BE_EITHER = re.compile(
-    r"^(python|pypy|ipython|ipykernel|xpython|node|MainThread|code|cursor|R$|Rscript|julia|jupyter|openvscode|java$|remote-dev-serv|pycharm|idea|rsession|marimo|zed)"
-)
+_MAY_BEGIN = (
+    "python", "pypy", "ipython", "ipykernel", "xpython", "node", "MainThread", "code", "cursor", "Rscript", "julia", "jupyter", "openvscode",
+    "remote-dev-serv", "pycharm", "idea", "rsession", "marimo", "zed",
+)  # fmt: skip
 _KERNELS = re.compile(r"(^|[/ .])(ipykernel|ipykernel_launcher|ipython-kernel|IRkernel|IJulia|xpython|xr|xcpp|bash_kernel|metakernel|julia_kernel|colab_kernel_launcher)\b")
 _CONNECTED = re.compile(r"(^|/)kernel-[0-9A-Za-z._-]+\.json$|connection_file")
 # What somebody types into them moves little CPU, and no terminal: VS Code and its kin, JetBrains' and Zed's remote ends, RStudio's sessions, marimo.
-_EDITORS = re.compile(
-    r"(vscode-server|code-server|cursor-server|windsurf-server|positron-server|openvscode|/server-main\.js|--type=extensionHost|bootstrap-fork"
-    r"|/JetBrains/RemoteDev/|remote-dev-server|com\.intellij\.idea|(^|/)zed-remote-server|(^|/)rsession$|(^|/)marimo$)"
-)
+_EDITORS = (
+    "vscode-server", "code-server", "cursor-server", "windsurf-server", "positron-server", "openvscode", "/server-main.js", "--type=extensionHost",
+    "bootstrap-fork", "/JetBrains/RemoteDev/", "remote-dev-server", "com.intellij.idea", "zed-remote-server",
+)  # fmt: skip
+_EDITING = ("rsession", "marimo")
 # Units in which only what somebody left there outlives its parent, and those that somebody made on the spot.
 _LEFT_IN = re.compile(
-    r"/(run-[a-z]*[0-9a-f]+\.(service|scope)"
-    r"|(ssh|sshd|ssh@[^/]*|sshd@[^/]*|cron|crond|atd|cloud-(init|config|final)|google-startup-scripts|amazon-ssm-agent|snap\.amazon-ssm-agent\.[^/]*)\.service)"
+    r"/(run-[a-z]*[0-9a-f]+\.(service|scope)|(sshd?(@[^/]*)?|crond?|atd|cloud-(init|config|final)|google-startup-scripts|(snap\.)?amazon-ssm-agent[^/]*)\.service)"
 )
 _SERVERS = re.compile(r"(^|/)(jupyter(hub)?([-_][a-z]+)?|jupyterlab|notebook)$")
 
@@ -63,14 +64,14 @@ def starts_containers(name: str) -> bool:
 
 
 def may_be_either(name: str) -> bool:
-    return _MAY_BE_EITHER.match(name) is not None
+    return name.startswith(_MAY_BEGIN) or name in ("R", "java")
 
 
 def kind_of_command(words: Tuple[str, ...]) -> Optional[str]:
     """Whether a command runs a notebook's kernel, a notebook server or an editor's server. None: neither."""
     if any(_KERNELS.search(word) for word in words[:6]) or any(_CONNECTED.search(word) for word in words):
         return KERNEL
-    if any(_EDITORS.search(word) for word in words[:8]):
+    if any(part in word for word in words[:8] for part in _EDITORS) or any(word.rpartition("/")[2] in _EDITING for word in words[:8]):
         return EDITOR
     beginning = words[:4]
     return NOTEBOOK if any(_SERVERS.search(word) for word in beginning) else None
