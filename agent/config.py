@@ -50,7 +50,7 @@ NOBODYS_WORK = (
 # What people's work runs in: one such name would turn all of it into nobody's.
 _TOO_WIDE = re.compile(
     r"(python|pypy|perl|ruby|lua|php|node|java|julia)[\d.]*|ipython\d?|R|Rscript|(ba|da|z|k|c|tc|fi|a)?sh|sshd(-session|-auth)?|login|su|sudo|tmux.*"
-    r"|screen|SCREEN|docker|podman|containerd.*|runc|conmon|jupyter.*|ipykernel.*|code.*|MainThread|torchrun|accelerate|deepspeed|mpirun|mpiexec|orted|ray.*"
+    r"|screen|SCREEN|docker|podman|containerd.*|(buildkit-)?runc|crun|conmon|rsession|marimo|jupyter.*|ipykernel.*|code.*|MainThread|torchrun|accelerate|deepspeed|mpirun|mpiexec|orted|ray.*"
     r"|slurm.*|srun|cron|crond|CRON|CROND|atd|systemd|init|make|sleep|train.*|main.*|vllm.*|triton.*|ssm-(session|document)-wor.*"
 )
 

@@ -18,6 +18,7 @@ from typing import Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
 import psutil
 
+from agent.listing import Listing
 from agent.readings import HostReading
 
 PROC = Path("/proc")
@@ -135,16 +136,16 @@ class Orchestrators:
     orchestrator, and a part of the rest in turn, so that an old process that becomes
     another program is found within sixteen looks. When so many processes were made
     since the last look that a number may stand for another process, all are read.
-    Where there are more than 500, listing them costs more than the rest, and is done at
-    every second look.
+    Where there are more than 500, and all have to be listed each time (`Listing`), they
+    are at every second look.
     """
 
     def __init__(self, proc: Path = PROC) -> None:
         self._proc = proc
-        self._once: Set[str] = set()  # process ids whose name was read at one look
-        self._settled: Set[str] = set()  # at two looks or more
-        self._living: Dict[str, str] = {}  # those that were an orchestrator at the last look, and which
-        self._pids: List[str] = []  # as last listed
+        self._listing = Listing(str(proc))
+        self._once: Set[int] = set()  # that came at the last look
+        self._living: Dict[int, str] = {}  # those that were an orchestrator at the last look, and which
+        self._many = 0  # as last listed
         self._forks: Optional[int] = None
         self._turn = self._looks = 0
 
@@ -158,25 +159,22 @@ class Orchestrators:
             return None
         anew = self._may_have_wrapped(forks)
         self._looks += 1
-        if anew or len(self._pids) < _CROWDED or self._looks % 2:
-            self._pids = [entry for entry in os.listdir(self._proc) if entry.isdigit()]
         if anew:
-            self._once, self._settled, self._living = set(), set(), {}
-        # Sets rather than a loop: most of thousands of processes are passed over.
-        pids, alive = self._pids, set(self._pids)
-        self._settled &= alive
-        unsettled = alive - self._settled
-        living: Dict[str, str] = {}
-        for pid in unsettled.union(self._in_turn(pids), alive.intersection(self._living)):
-            name = name_of(int(pid), self._proc)
+            self._listing.forget()
+            self._once, self._living = set(), {}
+        listed = self._listing.look(sparing=self._many >= _CROWDED and self._looks % 2 == 0)
+        if listed is None:
+            return None
+        pids, came = listed
+        living: Dict[int, str] = {}
+        for pid in came.union(self._once, self._in_turn(pids), self._living):
+            name = name_of(pid, self._proc)
             if name in ORCHESTRATORS:
                 living[pid] = ORCHESTRATORS[name]
-        again = unsettled & self._once
-        self._settled |= again
-        self._once, self._living, self._forks = unsettled - again, living, forks
+        self._once, self._living, self._forks, self._many = came, living, forks, len(pids)
         return tuple(sorted(set(living.values())))
 
-    def _in_turn(self, pids: List[str]) -> List[str]:
+    def _in_turn(self, pids: List[int]) -> List[int]:
         if not pids:
             return []
         count = min(len(pids), max(_LEAST_NAMES, -(-len(pids) // _ROUNDS)))
@@ -188,7 +186,7 @@ class Orchestrators:
         if forks is None or self._forks is None or forks < self._forks:
             return True
         most = _or_none(lambda: int(_text("%s/sys/kernel/pid_max" % self._proc)))
-        return most is None or forks - self._forks >= most // 2 - len(self._pids)
+        return most is None or forks - self._forks >= most // 2 - self._many
 
 
 def orchestrators(proc: Path = PROC) -> Optional[Tuple[str, ...]]:

@@ -3,11 +3,15 @@ Who could start the next process of a job: a sweep's shell, torchrun, accelerate
 
 A launcher is a living ancestor or a living member of the job's group that is not an interactive shell at its prompt,
 tmux, screen, sshd or init. Where that cannot be told of one of them, the answer is "not known", never "none".
+
+A container's first process is no exception: a shell that loops over a job is its launcher between two runs as well, whatever
+keeps the container alive by itself (`sleep infinity`, a shell whose command only sleeps, or one that nobody types into) is none.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from typing import Callable, FrozenSet, Iterable, List, NamedTuple, Optional, Tuple
 
 from agent.doors import CONTAINER, door
@@ -15,11 +19,16 @@ from agent.procs import Procs, Stat
 
 # They open the door to somebody or keep what others started: what they run stands beside them and is looked at itself.
 DOORS: FrozenSet[str] = frozenset(
-    ("init", "systemd", "(systemd)", "(sd-pam)", "sshd", "sshd-session", "sshd-auth", "dropbear", "mosh-server", "login", "su", "sudo", "doas",
+    ("init", "systemd", "(systemd)", "(sd-pam)", "sshd", "sshd-session", "sshd-auth", "dropbear", "mosh-server", "tailscaled", "teleport",
+     "ttyd", "gotty", "cockpit-session", "cockpit-bridge", "login", "su", "sudo", "doas",
      "runuser", "screen", "SCREEN", "zellij", "dtach", "abduco", "containerd-shim", "conmon", "docker-init", "tini", "dumb-init", "catatonit", "pause")
 )  # fmt: skip
-# As the first process of a container these only keep it alive.
+# They start nothing. As the first process of a container, or where nobody waits for their end who does, they only keep it alive.
 _KEEPERS = ("sleep", "tail", "cat")
+# What a shell's command may consist of that only keeps a container alive, and the words that may stand before such.
+_KEEPING = frozenset((*_KEEPERS, "wait", "trap", "true", "false", ":", "echo", "printf", "date", "exit", "break", "continue"))
+_BEFORE = frozenset(("while", "until", "do", "done", "if", "then", "else", "fi", "!", "{", "}", "exec"))
+_CONTAINERS_INITS = ("docker-init", "tini", "dumb-init", "catatonit")
 SHELLS = ("sh", "bash", "rbash", "zsh", "fish", "dash", "ash", "ksh", "ksh93", "mksh", "csh", "tcsh")
 _TAKE_A_VALUE = ("--rcfile", "--init-file", "-o", "+o", "-O", "+O")
 _MOST_ANCESTORS = 64
@@ -96,23 +105,51 @@ class Launchers:
         name = stat.name
         if pid == self._us or _KTHREADD in (pid, stat.parent) or (pid == 1 and self._machine):
             return False
-        if name in self._doors or name.startswith(("tmux", "containerd-shim")) or self._nobodys(pid):
+        if self._is_door(name) or self._nobodys(pid):
             return False
-        if name in _KEEPERS and (pid == 1 or self._procs.first_of_its_namespace(pid)):
-            return False
+        if name in _KEEPERS:
+            return not (self._is_first(pid) or self._only_keeps(stat.parent))
         return self._shell_works(pid, stat) if name in SHELLS else True
 
+    def _is_door(self, name: str) -> bool:
+        return name in self._doors or name.startswith(("tmux", "containerd-shim"))
+
+    def _is_first(self, pid: int) -> bool:
+        return pid == 1 or self._procs.first_of_its_namespace(pid)
+
+    def _only_keeps(self, pid: int) -> bool:
+        """Of a parent: whether nothing follows in it when its child ends. False as well where that cannot be seen."""
+        stat = self._procs.stat(pid)
+        if stat is None:
+            return False
+        return self._is_door(stat.name) or (stat.name in SHELLS and only_keeps(self._procs.arguments(pid) or ()))
+
     def _shell_works(self, pid: int, stat: Stat) -> Optional[bool]:
-        """False only for an interactive shell that waits at its prompt: no script, a terminal, itself in its foreground, asleep."""
-        if stat.terminal == 0 or stat.foreground != stat.group or stat.state != "S":
-            return True
+        """
+        False for an interactive shell that waits at its prompt: no script, a terminal, itself in its foreground, asleep. And for
+        one that keeps a container: by a command that does nothing else, or with no script, no terminal and nothing below it.
+        """
         arguments = self._procs.arguments(pid)
+        if arguments and only_keeps(arguments):
+            return False  # whatever it does at this moment
+        if stat.state != "S":
+            return True
+        if stat.terminal == 0:
+            return not (arguments and self._waits_in_a_container(pid, stat, arguments))
+        if stat.foreground != stat.group:
+            return True
         if arguments is None:
             return None
         if runs_a_script(arguments):
             return True
         interactive = self._procs.reads_from_terminal(pid)
         return None if interactive is None else not interactive
+
+    def _waits_in_a_container(self, pid: int, stat: Stat, arguments: Tuple[str, ...]) -> bool:
+        """Whether a shell without a terminal is what a container was started with, to type into, and nothing is below it."""
+        above = self._procs.stat(stat.parent)
+        first = self._is_first(pid) or (above is not None and above.name in _CONTAINERS_INITS)  # `docker run --init`: the second
+        return first and not runs_a_script(arguments) and self._procs.children_of_thread(pid, pid) == []
 
 
 def runs_a_script(arguments: Tuple[str, ...]) -> bool:
@@ -128,3 +165,45 @@ def runs_a_script(arguments: Tuple[str, ...]) -> bool:
         elif not word.startswith(("-", "+")) or (word.startswith("-") and "c" in word.lower()[1:]):
             return True
     return False
+
+
+def only_keeps(arguments: Tuple[str, ...]) -> bool:
+    """
+    Whether a shell was started with a command (-c) that only keeps a container alive: it sleeps, waits, and says so. False of whatever
+    else there is in it, and of all that we do not understand.
+    """
+    text = _command(arguments)
+    if text is None or "$(" in text or "`" in text:
+        return False
+    found = False
+    for part in re.split(r"[;&|()\n]+", re.sub(r"\d*>&\d", "", text)):
+        words = [word.strip("'\"") for word in part.split()]
+        if words == ["exec", "$@"]:  # a devcontainer's: nothing, unless it was given something
+            if len(arguments) > arguments.index(text) + 2:
+                return False
+            continue
+        while words and words[0] in _BEFORE:
+            words.pop(0)
+        if words[:1] == ["trap"]:
+            words.pop(0)
+            if words and (words[0] in ("", "-", "kill") or not words[1:]):
+                continue
+        if words and words[0] not in _KEEPING:
+            return False
+        found = found or bool(words)
+    return found
+
+
+def _command(arguments: Tuple[str, ...]) -> Optional[str]:
+    """The text behind -c; None: none, or options before it that we do not know."""
+    rest = list(arguments[1:])
+    while rest:
+        word = rest.pop(0)
+        if word in _TAKE_A_VALUE:
+            rest = rest[1:]
+        elif word.startswith("-") and not word.startswith("--") and "c" in word[1:]:
+            rest = rest[1:] if rest[:1] == ["--"] else rest
+            return rest[0] if rest else None
+        elif not word.startswith(("-", "+")) or word == "--":
+            return None
+    return None

@@ -114,7 +114,10 @@ class Presence:
     def _heads(self, listed: Listed, kinds: Mapping[int, str]) -> List[_Head]:
         heads: Dict[int, _Head] = {}
         found: Dict[int, int] = {}
+        parents = {stat.parent for stat in listed.stats.values()}
         for pid, place in listed.places.items():
+            if place.is_door and pid not in parents and self._may_carry(pid, listed):
+                heads[pid] = _Head(pid, listed.stats[pid].born, place.kind, [pid], 0)
             if place.is_door or kinds.get(pid) == doors.NOTEBOOK:
                 continue
             top = self._head_of(pid, listed, kinds, found)
@@ -123,6 +126,14 @@ class Presence:
                 heads[top] = _Head(top, stat.born, self._kind(top, listed.places[top], stat, kinds), [], stat.terminal if stat.session == top else 0)
             heads[top].members.append(pid)
         return [heads[top] for top in sorted(heads)]
+
+    def _may_carry(self, pid: int, listed: Listed) -> bool:
+        """
+        Whether it is the end of an ssh connection, which, with nothing below it, carries files by itself (`internal-sftp`: sftp, scp,
+        sshfs) or what is forwarded. What it moves counts, that it is there does not.
+        """
+        above = listed.places.get(listed.stats[pid].parent)
+        return listed.stats[pid].name in doors.SSHDS and above is not None and above.is_door and above.kind == doors.SSH
 
     def _head_of(self, pid: int, listed: Listed, kinds: Mapping[int, str], found: Dict[int, int]) -> int:
         """The nearest of it and those above it that is a session with a terminal, a kernel, an editor, or stands below a door."""

@@ -12,6 +12,8 @@ import re
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
+from agent.listing import Listing
+
 PROC = Path("/proc")
 CGROUP = Path("/sys/fs/cgroup")
 
@@ -92,6 +94,13 @@ class Procs:
         value = self._status(pid, "Uid")
         return int(value[0]) if value and value[0].isdigit() else None
 
+    def owner(self, pid: int) -> Optional[int]:
+        """The user to whom its folder belongs, at a fraction of the cost of `uid`: its own, or root where it made itself undumpable."""
+        try:
+            return os.stat("%s/%d" % (self._proc, pid)).st_uid
+        except OSError:
+            return None
+
     def first_of_its_namespace(self, pid: int) -> bool:
         """Whether it is pid 1 of a pid namespace of its own: what a container was started with."""
         value = self._status(pid, "NSpid")
@@ -128,6 +137,17 @@ class Procs:
         where = (self.text("%d/wchan" % pid) or "").strip()
         return where if where not in ("", "0") else None
 
+    def call(self, pid: int) -> Optional[Tuple[str, Tuple[int, ...]]]:
+        """
+        Number and arguments of the system call that its main thread sleeps in. None: it does not sleep, or it is not allowed to
+        look, for which more is needed than for where it sleeps (`ptrace` may be restricted to root). See proc_pid_syscall(5).
+        """
+        words = (self.text("%d/syscall" % pid) or "").split()
+        try:
+            return (words[0], tuple(int(word, 16) for word in words[1:7])) if len(words) >= 7 else None
+        except ValueError:
+            return None
+
     def threads(self, pid: int) -> Optional[List[int]]:
         """None: the process is gone or hidden."""
         try:
@@ -155,13 +175,20 @@ class Procs:
         return Io(**{_IO[name]: int(value) for name, value in zip(words[::2], words[1::2]) if name in _IO and value.isdigit()})
 
     def pids(self) -> Optional[List[int]]:
-        """All that are shown. None when the list is hidden from us (`hidepid`): then none could be found in it."""
-        if self.text("1/stat") is None:
+        """All that are shown. None when the list is hidden from us."""
+        if not self.shows_others():
             return None
         try:
             return [int(name) for name in os.listdir(self._proc) if name.isdigit()]
         except OSError:
             return None
+
+    def listing(self) -> Listing:
+        return Listing(self._proc)
+
+    def shows_others(self) -> bool:
+        """Whether the processes of other users are not hidden from us (`hidepid`): then none could be found in the list."""
+        return self.text("1/stat") is not None
 
     def on_the_machine(self) -> bool:
         """Whether pid 1, as we see it, is the machine's init, and not the first process of a container."""

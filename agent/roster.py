@@ -8,7 +8,8 @@ found as well. Of the rest nothing is kept but their numbers.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
+import os
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from agent import doors
 from agent.procs import Procs, Stat
@@ -16,6 +17,7 @@ from agent.procs import Procs, Stat
 IN_TURN = 8
 MOST_KEPT = 4096
 _KTHREADD = 2
+_PTS = range(136, 144)  # the device numbers of pseudo-terminals
 
 
 class Place(NamedTuple):
@@ -40,25 +42,25 @@ class Roster:
 
     def __init__(self, procs: Procs, nobodys: Callable[[str], bool] = lambda name: False, us: Optional[int] = None) -> None:
         self._procs, self._nobodys, self._us = procs, nobodys, us
-        self._once: Dict[int, Tuple[int, str, int]] = {}  # read at one look and nobody's then: birth, name and parent
-        self._settled: Set[int] = set()  # at two looks or more
+        self._listing = procs.listing()
+        self._once: Dict[int, Tuple[int, str, int]] = {}  # that came at the last look: birth, name and parent
         self._places: Dict[int, Place] = {}
         self._born: Dict[int, int] = {}
         self._turn = 0
+        self._now: Mapping[int, Stat] = {}
 
     def look(self) -> Optional[Listed]:
         """None: the processes are hidden from us."""
-        pids = self._procs.pids()
-        if pids is None:
+        listed = self._listing.look() if self._procs.shows_others() else None
+        if listed is None:
             return None
-        alive = set(pids)
-        self._settled &= alive
-        unsettled = alive - self._settled
+        pids, came = listed
         stats: Dict[int, Stat] = {}
-        for pid in unsettled.union(self._in_turn(pids), alive.intersection(self._places)):
+        for pid in came.union(self._once, self._in_turn(pids), self._places):
             stat = self._procs.stat(pid)
             if stat is not None and stat.lives:
                 stats[pid] = stat
+        self._now = stats
         places: Dict[int, Optional[Place]] = {}
         for pid in stats:
             self._place(pid, stats, places)
@@ -66,10 +68,9 @@ class Roster:
         whole = len(kept) <= MOST_KEPT
         if not whole:
             kept = dict(sorted(kept.items())[:MOST_KEPT])
-        again = unsettled & self._once.keys()
-        self._settled |= again
-        self._once = {pid: (stats[pid].born, stats[pid].name, stats[pid].parent) for pid in unsettled - again if pid in stats}
+        self._once = {pid: (stats[pid].born, stats[pid].name, stats[pid].parent) for pid in came if pid in stats}
         self._places, self._born = kept, {pid: stats[pid].born for pid in kept}
+        self._now = {}
         clients = [pid for pid, stat in stats.items() if doors.starts_containers(stat.name)]
         for pid in clients:
             kept.setdefault(pid, Place(pid, doors.BACKGROUND, True))  # so that it is read at the next look
@@ -109,14 +110,24 @@ class Roster:
         if self._once.get(pid) == (stat.born, stat.name, stat.parent) and pid not in self._places:
             return None  # as it was when it was looked at a moment ago
         before = self._places.get(pid)
-        if before is not None and not before.is_door and self._born.get(pid) == stat.born and self._lost_its_parent(stat):
+        lost = self._lost_its_parent(stat)
+        if before is not None and not before.is_door and self._born.get(pid) == stat.born and lost:
             return Place(pid, doors.BACKGROUND)  # it was somebody's, and outlived who started it
-        return Place(pid, doors.BACKGROUND) if self._lost_its_parent(stat) and self._is_somebodys(pid) else None
+        if lost:
+            return Place(pid, doors.BACKGROUND) if self._is_somebodys(pid) else None
+        if stat.session == pid and os.major(stat.terminal) in _PTS:
+            return Place(pid, doors.TERMINAL)  # whatever opened it: a terminal in a browser, a service of ours
+        # A person's, started by what is none: by whatever lets people in or runs their jobs here, and is no door that we know.
+        return Place(pid, doors.BACKGROUND) if self._came_from_a_service(pid, stat.parent) else None
+
+    def _came_from_a_service(self, pid: int, parent: int) -> bool:
+        owner, above = self._procs.owner(pid), self._procs.owner(parent)
+        return owner is not None and doors.is_regular(owner) and above is not None and not doors.is_regular(above)
 
     def _lost_its_parent(self, stat: Stat) -> bool:
         if stat.parent <= 1:
             return True
-        parent = self._procs.stat(stat.parent)
+        parent = self._now.get(stat.parent) or self._procs.stat(stat.parent)
         return parent is None or parent.name in doors.INITS
 
     def _is_somebodys(self, pid: int) -> bool:

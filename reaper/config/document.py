@@ -287,7 +287,10 @@ class IdleTable(Table):
     gpu_at_most: ShareBelowAll | None = None
     """Every GPU's peak at or below this is idle. Default 5 %."""
     held_for: Duration | None = None
-    """The longer term of a machine whose GPU memory is taken while nothing runs. Default 10 hours."""
+    """
+    The longer term of a machine whose GPU memory is taken while nothing runs, or on which a launcher lives between two of its jobs (a
+    sweep's shell, torchrun). Default 10 hours.
+    """
 
 
 class WarnTable(Table):

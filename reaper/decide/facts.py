@@ -113,6 +113,20 @@ class Facts:
         return end if end is not None and terms is not None and end.ended_for >= terms.ended_for else None
 
     @property
+    def launcher(self) -> str | None:
+        """
+        What lives and could start the next process of a job that has none on a GPU now (a sweep's shell between two trials, torchrun). It holds
+        the machine as memory on its GPUs does. None: nothing, or it is not known.
+        """
+        jobs = self.newest.jobs if self.newest is not None else None
+        return next((job.launcher for job in jobs or () if job.ended_age_s is not None and job.launcher is not None), None)
+
+    @property
+    def unheld_for(self) -> timedelta:
+        """How long nothing has been held on its GPUs, nor lived that could put something there."""
+        return timedelta(0) if self.quiet is None or self.launcher is not None else self.quiet.unheld_for
+
+    @property
     def span(self) -> timedelta | None:
         """
         The span that the nominating term has to cover: that of an ended job, else ``idle_for`` when nothing was held in it,
@@ -121,7 +135,7 @@ class Facts:
         if self.policy is None or self.quiet is None:
             return None
         terms, ended = self.policy.idle, self.policy.job_ended
-        usual = terms.idle_for if self.quiet.unheld_for >= terms.idle_for else terms.held_for
+        usual = terms.idle_for if self.unheld_for >= terms.idle_for else terms.held_for
         if ended is not None and self.ended_job is not None:
             usual = ended.ended_for
         own = self.closing_span
@@ -135,7 +149,7 @@ class Facts:
         if self.closing is None or self.quiet is None:
             return None
         hours = self.closing.hours
-        return hours.idle_for if self.quiet.unheld_for >= hours.idle_for else hours.held_for
+        return hours.idle_for if self.unheld_for >= hours.idle_for else hours.held_for
 
     @property
     def never_had_agent(self) -> bool:

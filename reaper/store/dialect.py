@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import DDL, Connection, Engine, Insert, Select, Table, event, text
+from sqlalchemy import DDL, Connection, Delete, Engine, Insert, Select, Table, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 
@@ -238,7 +238,7 @@ class Prepared:
     that each call of an insert gives.
     """
 
-    def __init__(self, engine: Engine, statement: Insert | Select[Any], names: Iterable[str] | None = None) -> None:
+    def __init__(self, engine: Engine, statement: Insert | Select[Any] | Delete, names: Iterable[str] | None = None) -> None:
         compiled = statement.compile(engine, column_keys=None if names is None else list(names))
         self._sql = str(compiled)
         self._order = compiled.positiontup  # None: the driver takes parameters by name

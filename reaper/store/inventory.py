@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy import delete, select
 
 from reaper.errors import StoreError
 from reaper.model.kinds.instance import Instance
@@ -48,7 +48,7 @@ class Inventory(Transactions):
         """Replaces those of the same place or resource; the others stay, but the listings of ``gone``."""
         with self._write() as connection:
             for place in (*gone, *(kept.place for kept in listings)):
-                connection.execute(delete(tables.listings).where(_of(place)))
+                self._forget.run(connection, _keys_of(place))
             for row in (row for kept in listings for row in _rows(kept)):  # one at a time: the driver takes a copy of all that it is handed at once
                 self._put(connection, tables.listings, [row])
             for begin in range(0, len(ledgers), _TOGETHER):
@@ -116,6 +116,5 @@ def _rows(kept: KeptListing) -> Iterator[dict[str, str]]:
         yield {"place": f"{kept.place}{_NEXT}{number:06d}", "value": _MORE.encode(More(part))}
 
 
-def _of(place: Place) -> ColumnElement[bool]:
-    column = tables.listings.c.place
-    return (column == str(place)) | ((column > f"{place}{_NEXT}") & (column < f"{place}{_NEXT}:"))
+def _keys_of(place: Place) -> dict[str, str]:
+    return {"place": str(place), "after": f"{place}{_NEXT}", "before": f"{place}{_NEXT}:"}

@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Insert, Table, bindparam, func, select
+from sqlalchemy import BindParameter, Connection, Engine, Insert, Table, bindparam, delete, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from reaper.errors import StoreError
@@ -18,6 +18,14 @@ from reaper.store.dialect import Dialect, Prepared, driver_error, insert_new, up
 
 _ENTRIES = Codec("audit", AuditEntry)
 
+
+_OF: BindParameter[str] = bindparam("place")
+_AFTER: BindParameter[str] = bindparam("after")
+_BEFORE: BindParameter[str] = bindparam("before")
+forget_listing = delete(tables.listings).where(
+    (tables.listings.c.place == _OF) | ((tables.listings.c.place > _AFTER) & (tables.listings.c.place < _BEFORE))
+)
+"""A place's rows: its first, and those whose key is between."""
 
 _SEQ = "reaper_audit_seq"
 """Where a connection notes the newest audit entry of its transaction."""
@@ -49,6 +57,7 @@ class Transactions:
         lease = select(tables.lease.c.epoch, tables.lease.c.holder, tables.lease.c.expires_at)
         self._lease, self._lease_to_write = Prepared(engine, lease), Prepared(engine, lease.with_for_update())
         self._fact_of = Prepared(engine, select(tables.facts.c.value).where(tables.facts.c.key == bindparam("key")))
+        self._forget = Prepared(engine, forget_listing)
         self._newest_entry = Prepared(engine, select(func.max(tables.audit.c.seq)))
         # What this process knows to be in the database: were it gone, that is another database than the one we wrote to.
         self._known_seq = 0

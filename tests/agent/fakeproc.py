@@ -14,6 +14,13 @@ LOGIN = "/user.slice/user-1000.slice/session-3.scope"
 INIT, SSHD, DOOR, SHELL = 1, 300, 310, 311
 
 
+class _Procs(Procs):
+    """The folders of a made-up /proc belong to whoever runs the tests."""
+
+    def owner(self, pid: int) -> Optional[int]:
+        return self.uid(pid)
+
+
 class FakeMachine:
     """
     ``root``/proc and ``root``/cgroup. The version 2 hierarchy unless ``hierarchy`` names another. At first: init, sshd, the
@@ -32,7 +39,7 @@ class FakeMachine:
 
     @property
     def procs(self) -> Procs:
-        return Procs(self.proc, self.cgroup, HZ)
+        return _Procs(self.proc, self.cgroup, HZ)
 
     def process(
         self,
@@ -54,8 +61,10 @@ class FakeMachine:
         reaped: int = 0,
         number: int = 0,
         sleeps_in: Optional[str] = None,
+        call: Optional[str] = None,
         io_bytes: Optional[int] = None,
         environment: Optional[Sequence[str]] = None,
+        children: Optional[Sequence[int]] = None,
     ) -> None:
         """
         ``foreground``: the process group in the foreground of its terminal (its own, unless given), which is the one of that
@@ -76,6 +85,11 @@ class FakeMachine:
         (home / "cmdline").write_bytes(b"\0".join(a.encode() for a in args) + b"\0" if args else b"")
         if sleeps_in is not None:
             (home / "wchan").write_text(sleeps_in)
+        if children is not None:
+            (home / "task" / str(pid)).mkdir(parents=True)
+            (home / "task" / str(pid) / "children").write_text("".join("%d " % child for child in children))
+        if call is not None:
+            (home / "syscall").write_text(call + "\n")
         if io_bytes is not None:
             (home / "io").write_text("rchar: %d\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n" % io_bytes)
         if environment is not None:

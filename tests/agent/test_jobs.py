@@ -7,13 +7,13 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import pytest
 
 from agent.job_memory import AWAY_S, JobMemory
 from agent.jobs import FORGET_S, LOOK_S, MOST_ENDED_TOLD, MOST_JOBS, MOST_TOLD, Jobs
-from agent.launchers import Launchers, runs_a_script
+from agent.launchers import Launchers, only_keeps, runs_a_script
 from agent.procs import Procs
 from agent.readings import GpuReading, JobReading
 from agent.state import STATUS, write_json
@@ -280,6 +280,9 @@ LIVING: Dict[str, Dict[str, Any]] = {
     "slurm_step": {"name": "slurmstepd"},
     "make": {"name": "make"},
     "process_with_an_unprintable_name": {"name": "\x1b[2J\n) S 1"},
+    "shell_that_loops_over_a_job_in_a_container": {"name": "sh", "args": ("sh", "-c", "while true; do python t.py; sleep 600; done"), "namespaced": 1},
+    "shell_that_reads_from_a_pipe_and_has_a_child": {"name": "bash", "args": ("bash",), "stdin": "pipe:[77]", "namespaced": 1, "children": (7,)},
+    "shell_that_reads_from_a_pipe_and_is_not_its_containers_first": {"name": "bash", "args": ("bash",), "stdin": "pipe:[77]", "children": ()},
     "sleep_in_a_script": {"name": "sleep", "args": ("sleep", "600")},
 }  # fmt: skip
 
@@ -306,6 +309,10 @@ def test_job_whose_launcher_lives_has_not_ended(machine: FakeMachine, name: str,
         {"name": "zsh", "args": ("-zsh",), "terminal": True}, {"name": "fish", "args": ("fish", "-l"), "terminal": True},
         {"name": "python", "state": "Z"},
         {"name": "sleep", "args": ("sleep", "infinity"), "namespaced": 1},
+        {"name": "sleep", "args": ("sleep", "infinity"), "parent": DOOR},
+        {"name": "sh", "args": ("sh", "-c", "while true; do sleep 1000; done"), "namespaced": 1},
+        {"name": "sh", "args": ("sh", "-c", "while true; do sleep 1000; done"), "namespaced": 1, "state": "R"},
+        {"name": "bash", "args": ("bash",), "stdin": "pipe:[77]", "namespaced": 1, "children": ()},
     ],
     ids=lambda keeps: "-".join(str(v) for v in keeps.values()),
 )  # fmt: skip
@@ -419,6 +426,34 @@ def test_agent_itself_is_no_launcher(machine: FakeMachine) -> None:
     end(watcher)
 
     assert watcher.over()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sleep infinity", True), ("tail -f /dev/null 2>&1", True), ("exec tail -F /var/log/app > /dev/null", True), ("while :; do sleep 2073600; done", True),
+        ("trap : TERM INT; sleep infinity & wait", True), ("trap '' TERM\nwhile true; do\n  sleep 30\ndone\n", True), ("trap 'kill 1' TERM; cat", True),
+        ("echo Container started\ntrap \"exit 0\" 15\n\nexec \"$@\"\nwhile sleep 1 & wait $!; do :; done", True),
+        ("while true; do python train.py; sleep 600; done", False), ("sleep 3600 && ./evaluate", False), ("sleep $(./next)", False), ("sleep `./next`", False),
+        ("while true; do sleep 60; [ -x /job ] && /job; done", False), ("tail -f log | ./consume", False), ("until ./train; do sleep 5; done", False),
+        ("trap './save' TERM; sleep infinity", False), ("$COMMAND", False), ("sleep 5 # comes again\n./train", False), ("sleep() { ./train; }; sleep 5", False),
+        ("for n in 1 2; do sleep 5; done", False), ("", False), (" ; ", False),
+    ],
+)  # fmt: skip
+def test_command_that_only_keeps_a_container_alive_is_one_of_which_every_word_is_known(text: str, expected: bool) -> None:
+    assert only_keeps(("sh", "-c", text)) is expected
+    assert only_keeps(("bash", "-lc", "--", text)) is expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("sh", "-c", 'exec "$@"; sleep 9', "-"), True), (("sh", "-c", 'exec "$@"; sleep 9', "-", "./train"), False),
+        (("bash", "-o", "pipefail", "-c", "sleep 9"), True), (("bash", "sleep.sh"), False), (("bash", "-c"), False), (("bash",), False), ((), False),
+    ],
+)  # fmt: skip
+def test_what_a_command_was_given_counts_as_well(arguments: Tuple[str, ...], expected: bool) -> None:
+    assert only_keeps(arguments) is expected
 
 
 @pytest.mark.parametrize(
@@ -738,6 +773,106 @@ def test_real_sweep_is_one_job_until_its_script_is_gone(tmp_path: Path) -> None:
     assert (first.ended_s, second.ended_s, second.id) == (None, None, first.id)
     assert {job.launcher for job in between} == {"bash"}
     assert (over.launcher, over.launcher_known, over.ended_s is not None) == (None, True, True)
+
+
+# --- containers that live on while nothing of theirs is on a GPU ---
+
+
+class RealContainer:
+    """
+    Real processes in a pid namespace, as a detached container has them, below one that stands for the machine's init. Its control
+    group is a made-up one, which lists who lives in there.
+    """
+
+    PATH = "/system.slice/docker-%s.scope" % ("5" * 64)
+
+    def __init__(self, folder: Path, *first: str) -> None:
+        self.folder, self.group = folder, folder / "cgroup" / self.PATH.strip("/")
+        self.group.mkdir(parents=True)
+        self.outer = subprocess.Popen(["unshare", "--pid", "--fork", "--kill-child", *first], cwd=folder, stdin=subprocess.PIPE, start_new_session=True)
+        until(lambda: self.below(self.outer.pid))
+        (self.first,) = self.below(self.outer.pid)
+        until(lambda: named(self.first) != "unshare")
+        self.procs = Procs(cgroup=folder / "cgroup")
+        self.procs.group_path = lambda pid: ("", self.PATH)  # type: ignore[method-assign]
+        keepers = ("unshare", *(named(pid) for pid, _ in Launchers(self.procs).ancestors(self.outer.pid).chain))
+        self.jobs, self.now_s = Jobs(self.procs, Launchers(self.procs, inits=keepers), settle_s=0.05), 1e6
+
+    def below(self, pid: int) -> List[int]:
+        try:
+            return [int(child) for child in Path("/proc/%d/task/%d/children" % (pid, pid)).read_text().split()]
+        except OSError:
+            return []
+
+    def living(self) -> List[int]:
+        found = [self.first]
+        for pid in found:
+            found += self.below(pid)
+        return found
+
+    def look(self, *pids: int) -> Sequence[JobReading]:
+        self.now_s += 20.0
+        (self.group / "cgroup.procs").write_text("".join("%d\n" % pid for pid in self.living()))
+        return self.jobs.look([GpuReading("GPU-0", processes=len(pids), pids=pids)], self.now_s) or ()
+
+    def end(self) -> None:
+        self.outer.kill()
+        self.outer.wait()
+        assert self.outer.stdin is not None
+        self.outer.stdin.close()
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Iterator[Callable[..., RealContainer]]:
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("needs root and unshare")
+    made: List[RealContainer] = []
+
+    def start(*first: str) -> RealContainer:
+        made.append(RealContainer(tmp_path, *first))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.end()
+
+
+RUN = "while [ ! -e end ]; do sleep 0.02; done"
+
+
+def test_real_shell_that_loops_over_a_job_in_a_detached_container_is_its_launcher_between_two_runs(container: Any) -> None:
+    box = container("sh", "-c", "while true; do sh -c '%s; echo > ended'; sleep 600; done" % RUN)
+    until(lambda: box.below(box.first))
+    (job,) = box.below(box.first)
+    (living,) = box.look(job)
+    (box.folder / "end").touch()
+    until(lambda: box.procs.stat(job) is None and box.below(box.first))
+    between = [box.look()[0] for _ in range(3)]
+
+    assert living.ended_s is None
+    assert [(one.launcher, one.launcher_known) for one in between] == [("sh", True)] * 3
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        ("sleep", "infinity"), ("tail", "-f", "/dev/null"), ("sh", "-c", "while true; do sleep 1000; done"), ("sh", "-c", "trap : TERM INT; sleep infinity & wait"),
+        ("sh", "-c", 'echo started\ntrap "exit 0" 15\nexec "$@"\nwhile sleep 1 & wait $!; do :; done', "-"), ("bash", "-c", "while true; do sleep 0.01; done"), ("sh",), ("bash",),
+    ],
+    ids=["sleep", "tail", "loop", "trap", "devcontainer", "restless", "sh", "bash"],
+)  # fmt: skip
+def test_real_container_that_is_only_kept_alive_does_not_hold_its_last_job(container: Any, first: Tuple[str, ...]) -> None:
+    box = container(*first)
+    inside = subprocess.Popen(["nsenter", "--pid", "--target", str(box.first), "sh", "-c", RUN], cwd=box.folder)  # as `docker exec` does
+    until(lambda: box.below(inside.pid))
+    (job,) = box.below(inside.pid)
+    (living,) = box.look(job)
+    (box.folder / "end").touch()
+    inside.wait()
+    told = [box.look()[0] for _ in range(3)]
+
+    assert living.ended_s is None
+    assert [(one.ended_s is not None, one.launcher, one.launcher_known) for one in told[1:]] == [(True, None, True)] * 2
 
 
 # --- containers that a shell starts one after the other ---

@@ -17,12 +17,13 @@ from agent.procs import Procs
 from agent.readings import AtWorkReading, PresenceReading
 from agent.report import AtWork
 from agent.roster import IN_TURN, Roster
-from tests.agent.fakeproc import DOOR, HZ, SHELL, FakeMachine
+from tests.agent.fakeproc import DOOR, HZ, SHELL, SSHD, FakeMachine
 
 UTC = 1_900_000_000.0
 SECOND = HZ
 USERS = {0: "root", 1000: "ada", 1001: "mia"}
 SERVICE = "/system.slice/some.service"
+EPOLL_WAIT = {"x86_64": 232, "aarch64": 22}
 DOCKER = "/system.slice/docker-0123456789abcdef.scope"
 
 
@@ -257,6 +258,93 @@ def test_what_has_no_parent_is_a_persons_by_its_number_or_its_login(seen: Seen, 
     assert kinds(seen.later()) == expected
 
 
+@pytest.mark.parametrize(
+    ("unit", "expected"),
+    [
+        ("cloud-final", True), ("google-startup-scripts", True), ("amazon-ssm-agent", True), ("snap.amazon-ssm-agent.amazon-ssm-agent", True), ("cron", True),
+        ("ssh", True), ("ssh@7-10.0.0.1:22-10.0.0.2:4711", True), ("postgresql", False), ("my-cron", False), ("docker", False),
+    ],
+)  # fmt: skip
+def test_what_root_left_where_a_door_let_it_in_is_seen_by_an_agent_that_came_later(seen: Seen, unit: str, expected: bool) -> None:
+    seen.machine.end(SHELL)
+    left = {"parent": 1, "uid": 0, "cgroup": "/system.slice/%s.service" % unit}
+    seen.machine.process(400, "prep", **left)
+    seen.look()
+    seen.machine.process(400, "prep", ticks=20 * SECOND, **left)
+
+    assert kinds(seen.later()) == (["background"] if expected else [])
+
+
+@pytest.mark.parametrize("above", ["supervisord", "pbs_mom", "some-daemon"])
+def test_persons_program_under_a_service_that_is_nobodys_is_the_persons(seen: Seen, above: str) -> None:
+    seen.machine.end(SHELL)
+    seen.machine.process(400, above, parent=1, uid=0, cgroup=SERVICE)
+    for ticks in (0, 20 * SECOND):
+        seen.machine.process(401, "prep", parent=400, uid=1000, cgroup=SERVICE)
+        seen.machine.process(402, "python3", parent=401, uid=1000, cgroup=SERVICE, ticks=ticks)
+        seen.machine.process(403, "daemon", parent=400, uid=0, cgroup=SERVICE, ticks=ticks)
+        seen.machine.process(404, "worker", parent=400, uid=33, cgroup=SERVICE, ticks=ticks)
+        reading = seen.later()
+
+    assert [(one.kind, one.name, one.uid, one.cpu_s) for one in reading.at_work] == [("background", "python3", 1000, 20.0)]
+    assert seen.later().at_work == ()
+
+
+def test_terminal_that_a_service_of_root_opened_is_a_session(seen: Seen) -> None:
+    seen.machine.end(SHELL)
+    seen.machine.process(400, "some-web-shell", parent=1, uid=0, cgroup=SERVICE)
+    seen.machine.process(401, "bash", parent=400, uid=0, cgroup=SERVICE, session=401, terminal=True, number=4, stdin=None)
+    seen.typed(4, 25.0)
+
+    assert [(one.kind, one.uid, one.idle_s) for one in seen.look().at_work] == [("terminal", 0, 25.0)]
+    assert only(seen.later(600.0)).idle_s == 625.0
+
+
+@pytest.mark.parametrize("door", ["mosh-server", "tailscaled", "teleport", "ttyd", "cockpit-bridge"])
+def test_shell_by_another_way_in_than_ssh_is_a_session(seen: Seen, door: str) -> None:
+    seen.machine.end(SHELL)
+    seen.machine.process(400, door, parent=1, uid=0, cgroup=SERVICE)
+    seen.machine.process(401, "bash", parent=400, session=401, terminal=True, number=4, stdin=None)
+    seen.typed(4, 25.0)
+
+    assert [(one.kind, one.user, one.idle_s) for one in seen.look().at_work] == [("ssh", "ada", 25.0)]
+
+
+@pytest.mark.parametrize("name", ["sshd", "sshd-session"])
+def test_files_that_the_end_of_an_ssh_connection_carries_itself_count(seen: Seen, name: str) -> None:
+    seen.machine.end(SHELL)
+    seen.machine.process(DOOR, name, parent=SSHD, io_bytes=1000)
+    first = seen.look().at_work
+    seen.machine.process(DOOR, name, parent=SSHD, io_bytes=1000 + (90 << 20))
+    one = only(seen.later())
+
+    assert first == ()
+    assert (one.kind, one.name, one.bytes) == ("ssh", name, 90 << 20)
+
+
+def test_connection_that_only_stays_open_and_the_one_who_waits_for_connections_are_no_work(seen: Seen) -> None:
+    seen.machine.end(SHELL)
+    looks = []
+    for n in range(3):
+        seen.machine.process(SSHD, "sshd", parent=1, uid=0, cgroup=SERVICE, io_bytes=n << 30, ticks=n * 20 * SECOND)
+        seen.machine.process(DOOR, "sshd", parent=SSHD, io_bytes=1000)
+        looks.append(seen.later().at_work)
+
+    assert looks == [(), (), ()]
+
+
+def test_image_that_is_built_is_work_of_what_runs_in_it(seen: Seen) -> None:
+    """BuildKit in the daemon runs each step below a runc of its own, and the client in the terminal only waits."""
+    seen.machine.end(SHELL)
+    seen.machine.process(400, "dockerd", parent=1, uid=0, cgroup=SERVICE)
+    seen.machine.process(401, "runc", parent=400, uid=0, cgroup=SERVICE)
+    seen.machine.process(402, "ninja", parent=401, uid=0, cgroup="/docker/buildkit/x")
+    seen.look()
+    seen.machine.process(402, "ninja", parent=401, uid=0, cgroup="/docker/buildkit/x", ticks=30 * SECOND)
+
+    assert [(one.kind, one.name, one.cpu_s) for one in seen.later().at_work] == [("container", "ninja", 30.0)]
+
+
 @pytest.mark.parametrize("name", ["tensorboard", "mlflow", "node"])
 def test_server_that_somebody_left_running_and_that_only_waits_is_no_work(seen: Seen, name: str) -> None:
     seen.machine.end(SHELL)
@@ -352,6 +440,17 @@ def test_bytes_through_calls_are_added_up_and_absent_where_one_is_hidden(seen: S
     assert (after, only(seen.later()).bytes) == (50000, None)
 
 
+@pytest.mark.parametrize(("name", "parent"), [("rsync", DOOR), ("aws", SHELL), ("git-lfs", SHELL), ("sftp-server", DOOR)])
+def test_copy_that_uses_no_cpu_counts_by_its_bytes_before_anything_holds_a_gpu(seen: Seen, name: str, parent: int) -> None:
+    seen.typed(0, 90_000.0)
+    for put in (0, 60 << 20):
+        seen.machine.process(400, name, parent=parent, session=400 if parent == DOOR else SHELL, io_bytes=put)
+        seen.shell(io_bytes=0)
+        reading = seen.later()
+
+    assert [one.bytes for one in reading.at_work if one.bytes] == [60 << 20]
+
+
 # --- notebooks and editors ---
 
 
@@ -436,6 +535,28 @@ def test_editor_is_told_by_its_own_tree_without_its_kernels_and_terminals(seen: 
     assert (found["editor"].cpu_s, found["kernel"].cpu_s, found["terminal"].idle_s) == (6.0, 0.0, 80.0)
 
 
+def test_two_editor_servers_of_one_container_are_two(seen: Seen) -> None:
+    seen.machine.end(SHELL)
+    seen.machine.process(400, "containerd-shim", parent=1, uid=0, cgroup=SERVICE)
+    args = ("/usr/lib/code-server/lib/node", "/usr/lib/code-server")
+    for ticks in (0, 3 * SECOND):
+        seen.machine.process(401, "node", parent=400, args=args, cgroup=DOCKER, session=401)
+        seen.machine.process(402, "node", parent=400, args=args, cgroup=DOCKER, session=402, ticks=ticks)
+        reading = seen.later()
+
+    assert sorted((one.kind, one.cpu_s) for one in reading.at_work) == [("editor", 0.0), ("editor", 3.0)]
+
+
+def test_terminal_that_was_forgotten_in_a_notebook_is_shown_and_does_nothing(seen: Seen) -> None:
+    notebook(seen)
+    seen.machine.process(410, "bash", parent=400, session=410, terminal=True, number=5, stdin=None)
+    seen.typed(5, 90_000.0)
+    seen.look()
+    one = only(seen.later(), "terminal")
+
+    assert (one.cpu_s, one.bytes, one.idle_s) == (0.0, None, 90_030.0)
+
+
 def test_command_that_does_not_answer_is_not_waited_for_and_not_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Seen(tmp_path)
     notebook(seen)
@@ -483,6 +604,28 @@ def test_kernel_that_answers_a_message_is_idle_again_at_once(tmp_path: Path) -> 
     assert is_busy(machine.procs, 401, "python3", back) is False
 
 
+NO_LIMIT = "0x9 0x7f00 0x3ff %s 0x0 0x8 0x7ffd 0x7fcae5385503"
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "expected"),
+    [
+        ("python3", NO_LIMIT % "0xffffffffffffffff", False), ("python3", NO_LIMIT % "0xffffffff", False), ("python3", NO_LIMIT % "0x0", False),
+        ("python3", NO_LIMIT % "0x927c0", True), ("python3", NO_LIMIT % "0x1", True), ("python3", None, False), ("python3", "running", False),
+        ("python3", "not a call at all", False), ("python3", "9999 " + NO_LIMIT % "0x927c0", False), ("R", NO_LIMIT % "0x927c0", False),
+    ],
+    ids=["idle", "idle, as 32 bits", "only looks", "cell sleeps", "cell sleeps a moment", "hidden", "awake by now", "nonsense", "another call", "R looks around"],
+)  # fmt: skip
+def test_kernel_that_sleeps_in_its_event_loop_runs_a_cell_where_a_timer_is_set(tmp_path: Path, name: str, call: Optional[str], expected: bool) -> None:
+    machine = FakeMachine(tmp_path)
+    number = EPOLL_WAIT.get(os.uname().machine)
+    if number is None:
+        pytest.skip("which call this is on %s is not known to us" % os.uname().machine)
+    machine.process(401, name, sleeps_in="do_epoll_wait", call="%d %s" % (number, call) if call is not None and call.startswith("0x") else call)
+
+    assert is_busy(machine.procs, 401, name, lambda s: None) is expected
+
+
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
@@ -490,7 +633,11 @@ def test_kernel_that_answers_a_message_is_idle_again_at_once(tmp_path: Path) -> 
         (("R", "--slave", "-e", "IRkernel::main()", "--args", "/x/kernel-2.json"), "kernel"), (("/usr/bin/xpython", "-f", "/x/kernel-3.json"), "kernel"),
         (("python3", "train.py", "--name", "ipykernels"), None), (("python3", "/usr/local/bin/jupyter-lab", "--ip=0.0.0.0"), "notebook"),
         (("python3", "-m", "notebook"), "notebook"), (("node", "/home/u/.vscode-server/bin/1/out/server-main.js"), "editor"),
-        (("/usr/lib/code-server/lib/node", "/usr/lib/code-server"), "editor"), (("node", "app.js"), None), (("python3", "analyse_notebook.py"), None), ((), None),
+        (("/usr/lib/code-server/lib/node", "/usr/lib/code-server"), "editor"), (("node", "app.js"), None), (("/home/u/.cache/JetBrains/RemoteDev/dist/1_pycharm/jbr/bin/java", "-Xmx2g"), "editor"),
+        (("/usr/lib/rstudio-server/bin/rsession", "-u", "ada"), "editor"), (("python3", "-m", "marimo", "edit"), "editor"), (("/home/u/.zed_server/zed-remote-server-0.2", "run"), "editor"),
+        (("node", "/home/u/.vscode/cli/servers/Stable-1/server/out/server-main.js"), "editor"), (("java", "-jar", "app.jar"), None),
+        (("python3", "-m", "spyder_kernels.console", "-f", "/run/user/1000/kernel-1.json"), "kernel"), (("python3", "-m", "papermill", "in.ipynb"), None),
+        (("python3", "-m", "ipykernel_launcher", "-f", "/tmp/tmp1.json", "--HistoryManager.hist_file=:memory:"), "kernel"), (("python3", "analyse_notebook.py"), None), ((), None),
     ],
 )  # fmt: skip
 def test_what_a_command_runs(command: Any, expected: Optional[str]) -> None:

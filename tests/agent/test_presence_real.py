@@ -15,10 +15,12 @@ from typing import Any, Callable, Iterator, List, Optional
 
 import pytest
 
+from agent.kernels import is_busy
 from agent.links import LinkLook
 from agent.presence import Presence
 from agent.procs import Procs
 from agent.readings import AtWorkReading, PresenceReading
+from agent.roster import Roster
 
 WITHIN_S = 30.0
 ROOT = os.geteuid() == 0
@@ -206,6 +208,78 @@ def test_kernel_that_waits_for_a_message_and_one_that_runs_a_silent_cell(started
     assert busy.busy_s is not None
 
 
+NOTEBOOK = """
+import asyncio, os, sys
+async def often():
+    while True: await asyncio.sleep(0.5)
+cells = {
+    "sleep": lambda: asyncio.sleep(600), "limit": lambda: asyncio.wait_for(asyncio.Event().wait(), 500), "many": lambda: asyncio.gather(*map(asyncio.sleep, range(300, 320))),
+    "often": often, "socket": lambda: asyncio.wait_for(reader.read(1), 400), "event": lambda: asyncio.Event().wait(), "over": lambda: asyncio.wait_for(asyncio.sleep(0), 500),
+}
+async def run(name):
+    print("runs", flush=True)
+    try: await cells[name]()
+    finally: print("ran", flush=True)
+async def main():
+    global reader, task
+    import socket
+    ours, theirs = socket.socketpair()
+    reader, _ = await asyncio.open_connection(sock=ours)
+    def message():
+        global task
+        name = sys.stdin.buffer.raw.readline().decode().strip()
+        if name == "interrupt": task.cancel()
+        else: task = asyncio.ensure_future(run(name))
+    asyncio.get_running_loop().add_reader(0, message)
+    print(os.getpid(), theirs.fileno(), flush=True)
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def kernel(started: Any) -> Any:
+    """A program whose cells run inside its event loop, as ipykernel's do: tell it a cell, hear what it says, wait for what is seen of it."""
+    process = started(NOTEBOOK)
+    pid = int(line_of(process).split()[0])
+    until(lambda: Procs().sleeps_in(pid), "its loop")
+    if not Path("/proc/%d/syscall" % pid).exists() or not os.access("/proc/%d/syscall" % pid, os.R_OK):
+        pytest.skip("this machine does not show in which call a process sleeps")
+
+    def say(word: str) -> None:
+        process.stdin.write(word.encode() + b"\n")
+        process.stdin.flush()
+
+    def becomes(busy: bool) -> bool:
+        return bool(until(lambda: is_busy(Procs(), pid, "python3") is busy, "busy=%s" % busy))
+
+    return say, lambda: line_of(process), becomes
+
+
+@pytest.mark.skipif(os.uname().machine not in ("x86_64", "aarch64"), reason="which call this is here is not known to us")
+@pytest.mark.parametrize("cell", ["sleep", "limit", "many", "often", "socket"])
+def test_cell_that_awaits_with_a_timer_is_told_from_a_kernel_that_waits_for_a_message(kernel: Any, cell: str) -> None:
+    say, heard, becomes = kernel
+    assert becomes(False)
+    say(cell)
+
+    assert heard() == "runs"
+    assert becomes(True)
+    say("interrupt")
+    assert heard() == "ran"
+    say("over")  # a limit that was set stays until the loop turns again
+    assert (heard(), heard()) == ("runs", "ran")
+    assert becomes(False)
+
+
+def test_cell_that_awaits_without_any_limit_is_not_told_from_an_idle_kernel(kernel: Any) -> None:
+    say, heard, becomes = kernel
+    say("event")
+
+    assert heard() == "runs"
+    assert becomes(False)
+
+
 @pytest.mark.skipif(not ROOT, reason="needs root to become another user")
 def test_program_that_outlives_its_login(started: Any, watcher: Watcher, tmp_path: Path) -> None:
     code = "import os, sys\nif os.fork(): os._exit(0)\nos.setuid(1234)\nprint(os.getpid(), flush=True)\n" + BURN
@@ -224,6 +298,17 @@ def test_program_that_outlives_its_login(started: Any, watcher: Watcher, tmp_pat
         assert one is None or (one.kind, one.uid) == ("background", 1234)
     finally:
         os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.skipif(not ROOT, reason="needs root to become another user")
+def test_program_that_a_service_of_root_started_as_somebody_else_is_theirs(started: Any) -> None:
+    service = started("import subprocess, sys\nprint(subprocess.Popen(['sleep', '600'], user=1234).pid, flush=True)\ninput()")
+    pid = int(line_of(service))
+    until(lambda: Procs().owner(pid) == 1234, "its program")
+    listed = Roster(Procs(), us=os.getpid()).look()
+
+    assert listed is not None
+    assert pid in listed.places
 
 
 # --- connections ---

@@ -115,6 +115,20 @@ def test_sweep_whose_launcher_lives_is_left_alone_between_its_jobs(world: World,
     assert world.mark("i-it") is None
 
 
+def test_sweep_that_sleeps_longer_than_idle_is_allowed_is_left_alone_and_stopped_once_it_is_over(world: World, trainer: Trainer) -> None:
+    world.config = configuration(replace(TERMS, job_ended=None, idle=IdleTerms(timedelta(hours=1), 0.05, timedelta(hours=10)), warn=Warn(timedelta(minutes=10))))
+    for _ in range(2):
+        trainer.run("bash")
+        world.run(5)
+        trainer.end()
+        world.run(300)
+    spared = not world.stopped("i-it")
+    trainer.processes.end(350)
+
+    assert spared
+    assert minutes_to_stop(world) <= 20
+
+
 def test_sweep_that_is_over_ends_with_its_launcher(world: World, trainer: Trainer) -> None:
     trainer.run("bash")
     world.run(5)

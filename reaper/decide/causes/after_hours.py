@@ -9,6 +9,7 @@ held by the guard `blind`. One that never had an agent is nominated only where t
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from reaper.decide.causes.held import holds
 from reaper.decide.facts import Facts
 from reaper.decide.findings import nominate, span_text
 from reaper.decide.wanted import wanted
@@ -35,7 +36,7 @@ def after_hours(facts: Facts, now: datetime) -> Finding | None:
         return None
     own, age = facts.closing_span, now - quiet.until
     if own is not None and quiet.quiet_for >= own:
-        what = "nothing held" if quiet.unheld_for >= closing.hours.idle_for else "memory or a process held on the GPUs, but nothing run"
+        what = "nothing held" if facts.unheld_for >= closing.hours.idle_for else f"{holds(facts)}, but nothing run"
         return _nominated(facts, action, f"{what} for {span_text(quiet.quiet_for)}", span_text(quiet.quiet_for), age)
     if facts.stops_at_work:
         return _nominated(facts, action, 'it is at work, and its schedule says if_busy = "stop"', f"quiet for {span_text(quiet.quiet_for)}", age)

@@ -1,5 +1,5 @@
 """
-Nominate a machine whose GPUs have been quiet for the policy's term, with nothing held on them.
+Nominate a machine whose GPUs have been quiet for the policy's term, with nothing held on them and no launcher between two runs.
 
 Up to the newest verified window: whether that is fresh and covers enough is the guard
 `blind`'s question, so that a blind spot pauses a countdown and does not forget it.
@@ -26,7 +26,7 @@ def gpu_idle(facts: Facts, now: datetime) -> Finding | None:
         return None
     if not facts.gpus and not quiet.devices:
         return None
-    idle_for = min(quiet.unheld_for, quiet.quiet_for)
+    idle_for = min(facts.unheld_for, quiet.quiet_for)
     if idle_for < policy.idle.idle_for:
         return None
     return nominate(

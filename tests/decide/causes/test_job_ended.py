@@ -198,4 +198,5 @@ def test_silence_does_not_make_an_end_any_older():
 def test_span_is_that_of_the_cause_that_nominates():
     assert ended_facts().span == TERM
     assert ended_facts(newest=seen(LAUNCHED)).span == 48 * HOUR
-    assert ended_facts(newest=seen(LAUNCHED), quiet=calm(SIX_HOURS)).span == SIX_HOURS
+    assert ended_facts(newest=seen(LAUNCHED), quiet=calm(SIX_HOURS)).span == 48 * HOUR
+    assert ended_facts(newest=seen(replace(LAUNCHED, launcher=None, launcher_known=False)), quiet=calm(SIX_HOURS)).span == SIX_HOURS
