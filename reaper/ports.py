@@ -49,6 +49,33 @@ class Listed:
     skipped: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """
+    One place's disks, and what else lies about there. ``failed``: why it could not be read; ``disks`` is then empty and means nothing.
+    ``unread``: what of the rest could not be read ("snapshots: not allowed"), a sentence each; the disks are whole all the same.
+    """
+
+    place: Place
+    disks: tuple[Disk, ...] = ()
+    leftovers: tuple[Leftover, ...] = ()
+    failed: str | None = None
+    unread: tuple[str, ...] = ()
+
+
+class Disks(Protocol):
+    """The disks of one cloud, all its places: reads. Errors are reaper.errors.CloudError and its kinds."""
+
+    name: str
+
+    def shelves(self) -> tuple[Shelf, ...]:
+        """
+        Every place, the failed ones with their reason; all pages, or failed. Bounded in time. Of leftovers: snapshots of this account whose disk
+        is gone, addresses tied to nothing, load balancers without a living target. Raises CloudError only when not even the places are known.
+        """
+        ...
+
+
 class Cloud(Protocol):
     """
     One cloud, all its places. Reads may be retried inside; a verb is one call, never retried, and an answer that was
@@ -97,35 +124,12 @@ class Cloud(Protocol):
         """Put our own tags on a machine, or take them off (None). At most two calls. Raises Refused for a key that is not ours."""
         ...
 
-    def skew(self, now: datetime) -> timedelta | None:
-        """Our clock minus the cloud's, by the Date header of its newest answer; None: no answer yet."""
+    def shelves(self) -> tuple[Shelf, ...]:
+        """As in Disks."""
         ...
 
-
-@dataclass(frozen=True, slots=True)
-class Shelf:
-    """
-    One place's disks, and what else lies about there. ``failed``: why it could not be read; ``disks`` is then empty and means nothing.
-    ``unread``: what of the rest could not be read ("snapshots: not allowed"), a sentence each; the disks are whole all the same.
-    """
-
-    place: Place
-    disks: tuple[Disk, ...] = ()
-    leftovers: tuple[Leftover, ...] = ()
-    failed: str | None = None
-    unread: tuple[str, ...] = ()
-
-
-class Disks(Protocol):
-    """The disks of one cloud, all its places: reads. Errors are reaper.errors.CloudError and its kinds."""
-
-    name: str
-
-    def shelves(self) -> tuple[Shelf, ...]:
-        """
-        Every place, the failed ones with their reason; all pages, or failed. Bounded in time. Of leftovers: snapshots of this account whose disk
-        is gone, addresses tied to nothing, load balancers without a living target. Raises CloudError only when not even the places are known.
-        """
+    def skew(self, now: datetime) -> timedelta | None:
+        """Our clock minus the cloud's, by the Date header of its newest answer; None: no answer yet."""
         ...
 
 

@@ -18,6 +18,7 @@ from reaper.service.brakes import FileBrake, SharedBrake
 from reaper.service.cycle import Cycle
 from reaper.service.ingest import Ingest
 from reaper.service.lead import Leader
+from reaper.service.shelves import ShelfWatch
 from reaper.service.watch import Watch
 from reaper.store import is_shared as store_is_shared
 from reaper.store import open_store
@@ -40,6 +41,7 @@ class Parts:
     leader: Leader
     ingest: Ingest
     brakes: Brakes
+    shelves: ShelfWatch
     ceiling: Mode
     where: str
     """The store, for people; without secrets."""
@@ -170,7 +172,7 @@ def build(
     cycle = Cycle(store, watch, clouds, Announcer(build_notifiers(configuration), build_notifiers), board, clock, brakes)
     leader = Leader(store, clock, max(3 * configuration.cycle, timedelta(seconds=30)))
     ingest = Ingest(store, watch, board, clock, metrics)
-    return Parts(store, watch, board, clock, metrics, clouds, cycle, leader, ingest, brakes, limit, store.where)
+    return Parts(store, watch, board, clock, metrics, clouds, cycle, leader, ingest, brakes, ShelfWatch(store, clouds.values(), clock), limit, store.where)
 
 
 def _between_processes(store: Store, state: Path, clock: Clock, shared: bool) -> tuple[Board, Brakes]:

@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schedule": ("reaper.cli.schedule", "show what a schedule does in the coming week, or what is done with a machine"),
     "undo": ("reaper.cli.undo", "start again what was stopped"),
     "audit": ("reaper.cli.audit", "show what was done, withheld and said, and by whom"),
+    "report": ("reaper.cli.report", "list what costs money and does no work, the dearest first"),
     "inventory": ("reaper.cli.inventory", "show the machines as last listed"),
     "token": ("reaper.cli.token", "issue, list and revoke the tokens with which agents report"),
     "check": ("reaper.cli.check", "validate a configuration and show what it comes to"),

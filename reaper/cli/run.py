@@ -142,7 +142,7 @@ def _take_reports(args: argparse.Namespace, host: str, port: int) -> int:
 
 
 def _daemon(parts: "Parts", live: LiveConfiguration) -> Daemon:
-    return Daemon(parts.store, parts.watch, parts.cycle, parts.leader, parts.clock, live, parts.metrics, parts.ceiling, seen=Teller())
+    return Daemon(parts.store, parts.watch, parts.cycle, parts.leader, parts.clock, live, parts.metrics, parts.ceiling, seen=Teller(), shelves=parts.shelves)
 
 
 def address(text: str) -> tuple[str, int]:

@@ -10,7 +10,7 @@ from reaper.metrics import Metrics
 from reaper.model.kinds.instance import Instance, Protections
 from reaper.model.kinds.snapshot import Snapshot
 from reaper.model.resource import ResourceId
-from reaper.ports import Cloud, Listed
+from reaper.ports import Cloud, Listed, Shelf
 
 T = TypeVar("T")
 
@@ -59,6 +59,9 @@ class InstrumentedCloud:
 
     def tag(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
         self._timed("tag", lambda: self._cloud.tag(resource, tags))
+
+    def shelves(self) -> tuple[Shelf, ...]:
+        return self._timed("shelves", self._cloud.shelves)
 
     def skew(self, now: datetime) -> timedelta | None:
         return self._cloud.skew(now)  # asks nobody

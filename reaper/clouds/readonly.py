@@ -12,7 +12,7 @@ from reaper.errors import ReadOnly
 from reaper.model.kinds.instance import Instance, Protections
 from reaper.model.kinds.snapshot import Snapshot
 from reaper.model.resource import ResourceId
-from reaper.ports import Cloud, Listed
+from reaper.ports import Cloud, Listed, Shelf
 
 
 class OnlyVerbs:
@@ -32,6 +32,9 @@ class OnlyVerbs:
 
     def protections(self, resource: ResourceId) -> Protections:
         return self._cloud.protections(resource)
+
+    def shelves(self) -> tuple[Shelf, ...]:
+        return self._cloud.shelves()
 
     def skew(self, now: datetime) -> timedelta | None:
         return self._cloud.skew(now)

@@ -4,6 +4,7 @@ import unicodedata
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Protocol
 
 from reaper.model.kinds.instance import Instance
 from reaper.model.schedule import DailyHours, Schedule
@@ -347,7 +348,16 @@ CREATOR_TAGS = ("aws:createdby", "creator", "created-by", "createdby", "created_
 """Who made it, where nothing says whose it is. The first is the one that AWS itself writes."""
 
 
-def owner_of(instance: Instance, keys: tuple[str, ...]) -> str | None:
+class Tagged(Protocol):
+    """Whatever carries tags and is in an account that says whose it is."""
+
+    @property
+    def tags(self) -> dict[str, str]: ...
+    @property
+    def given(self) -> dict[str, str] | None: ...
+
+
+def owner_of(instance: Tagged, keys: tuple[str, ...]) -> str | None:
     """
     The first of the owner tags that is there, in the operator's order; else whom its account names; else who made it. Keys
     compare without regard to case.
@@ -355,15 +365,15 @@ def owner_of(instance: Instance, keys: tuple[str, ...]) -> str | None:
     return _told(instance, keys, "owner") or _creator(instance)
 
 
-def project_of(instance: Instance, keys: tuple[str, ...]) -> str | None:
+def project_of(instance: Tagged, keys: tuple[str, ...]) -> str | None:
     return _told(instance, keys, "project")
 
 
-def environment_of(instance: Instance, keys: tuple[str, ...]) -> str | None:
+def environment_of(instance: Tagged, keys: tuple[str, ...]) -> str | None:
     return _told(instance, keys, "environment")
 
 
-def _told(instance: Instance, keys: tuple[str, ...], what: str) -> str | None:
+def _told(instance: Tagged, keys: tuple[str, ...], what: str) -> str | None:
     tags = {key.lower(): value for key, value in instance.tags.items()}
     for rule in keys:
         value = tags.get(rule.partition(":")[2].lower() or rule.lower(), "").strip()
@@ -372,7 +382,7 @@ def _told(instance: Instance, keys: tuple[str, ...], what: str) -> str | None:
     return (instance.given or {}).get(what) or None
 
 
-def _creator(instance: Instance) -> str | None:
+def _creator(instance: Tagged) -> str | None:
     """AWS writes "IAMUser:AIDA…:ada", "AssumedRole:AROA…:ada@example.org" or "Root:123456789012", which is nobody."""
     tags = {key.lower(): value for key, value in instance.tags.items()}
     for key in CREATOR_TAGS:

@@ -25,6 +25,7 @@ from reaper.service import owed
 from reaper.service.cycle import Cycle, CycleResult, running_in_scope
 from reaper.service.execute import Withdrawn
 from reaper.service.lead import Leader
+from reaper.service.shelves import ShelfWatch
 from reaper.service.starved import StarvedWatch, UnusedWatch
 from reaper.service.undo import APPROVAL_PREFIX, find_stop
 from reaper.service.watch import Watch
@@ -61,6 +62,7 @@ class Daemon:
     metrics: Metrics
     ceiling: Mode
     seen: Callable[[CycleResult], None] | None = None
+    shelves: ShelfWatch | None = None
     cycled_at: datetime | None = None
     leading: bool = False
     _starved: StarvedWatch = field(default_factory=StarvedWatch)
@@ -117,12 +119,14 @@ class Daemon:
             return None
         self.cycled_at = result.at
         self._aside("measure", lambda: self._measure(result))
+        if self.shelves is not None:
+            self._aside("disks", self.shelves.step)
         if self.seen is not None:
             seen = self.seen
             self._aside("seen", lambda: seen(result))
         return result
 
-    def _aside(self, what: str, tell: Callable[[], None]) -> None:
+    def _aside(self, what: str, tell: Callable[[], object]) -> None:
         try:
             tell()
         except ReaperError as error:  # the store is locked, say: a cycle that is told late or not at all
