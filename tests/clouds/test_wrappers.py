@@ -11,7 +11,7 @@ from reaper.errors import AnswerLost, CloudError, Denied, ReadOnly
 from reaper.metrics import Metrics
 from reaper.model.kinds.instance import Instance, InstanceState, Protections
 from reaper.model.resource import Place, ResourceId
-from reaper.ports import Cloud, Listed
+from reaper.ports import Cloud, Listed, Shelf
 from tests.clouds.conftest import rid
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
@@ -53,6 +53,10 @@ class FakeCloud:
     def start(self, resource: ResourceId) -> None:
         self._did("start")
 
+    def shelves(self) -> tuple[Shelf, ...]:
+        self._did("shelves")
+        return (Shelf(Place("aws", "1", "a")),)
+
     def skew(self, now: datetime) -> timedelta | None:
         return timedelta(seconds=3)
 
@@ -75,6 +79,7 @@ def test_reads_pass_through_every_wrapper(fake: FakeCloud, wrap: Callable[[Cloud
     assert cloud.get(RESOURCE) == MACHINE
     assert cloud.protections(RESOURCE) == fake.protection
     assert cloud.skew(NOW) == timedelta(seconds=3)
+    assert [shelf.place.name for shelf in cloud.shelves()] == ["a"]
 
 
 @pytest.mark.parametrize(

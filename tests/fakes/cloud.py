@@ -13,7 +13,7 @@ from reaper.errors import CloudError, NotFound, Protected, Unsupported, WrongSta
 from reaper.model.kinds.instance import AT_REST, Hindrance, Instance, InstanceState, Protections
 from reaper.model.kinds.snapshot import Snapshot, SnapshotState
 from reaper.model.resource import Place, ResourceId
-from reaper.ports import Clock, Listed
+from reaper.ports import Clock, Listed, Shelf
 
 VERBS = ("stop", "start", "hibernate", "terminate", "snapshot")
 
@@ -48,6 +48,7 @@ class FakeCloud:
         self._errors: dict[str, list[CloudError]] = defaultdict(list)
         self._lost: dict[str, list[CloudError]] = defaultdict(list)
         self._turning: dict[ResourceId, int] = {}
+        self.shelved: list[Shelf] = []  # what it tells of its disks
         self.ends_by_stopping = False  # as Google shows a machine that is being deleted
         self._snapshot_reads: dict[str, int] = {}
         self.snapshots_made: list[Snapshot] = []
@@ -149,6 +150,10 @@ class FakeCloud:
         machine = self.machines[resource]
         kept = {key: value for key, value in {**machine.tags, **tags}.items() if value is not None}
         self.machines[resource] = replace(machine, tags=kept)
+
+    def shelves(self) -> tuple[Shelf, ...]:
+        self._call("shelves", None)
+        return tuple(self.shelved)
 
     def skew(self, now: datetime) -> timedelta | None:
         return self.off_by if self.calls else None

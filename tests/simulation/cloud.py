@@ -26,7 +26,7 @@ from reaper.errors import (
 from reaper.model.kinds.instance import DiskKey, Instance, InstanceState, Lifecycle, Protections
 from reaper.model.kinds.snapshot import Snapshot, SnapshotState
 from reaper.model.resource import Place, ResourceId
-from reaper.ports import Listed
+from reaper.ports import Listed, Shelf
 from tests.simulation.clock import SimClock
 
 
@@ -282,6 +282,9 @@ class CloudSeat:
 
     def tag(self, resource: ResourceId, tags: Mapping[str, str | None]) -> None:
         self._around("cloud.tag", lambda: self._cloud.tag(resource, tags))
+
+    def shelves(self) -> tuple[Shelf, ...]:
+        return ()  # disks are judged when they can be acted on
 
     def skew(self, now: object) -> timedelta | None:
         return timedelta(seconds=self._skew())

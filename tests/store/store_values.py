@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.decision import Action
+from reaper.model.kinds.disk import Disk, DiskState, KeptDisk
 from reaper.model.kinds.instance import Instance, InstanceState
 from reaper.model.mark import Mark, Stage
 from reaper.model.plan import Approval, Attempt, Plan, PlannedAction
@@ -17,7 +18,7 @@ from reaper.model.policy import Mode
 from reaper.model.resource import Place, ResourceId
 from reaper.model.signal import GpuWindow, Observation, Voice
 from reaper.model.snooze import Snooze
-from reaper.ports import KeptListing, Ledger
+from reaper.ports import KeptListing, KeptShelf, Ledger
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -143,6 +144,7 @@ def fill(store):
     store.add_snooze(snooze(), entry("snoozed"))
     store.save_plan(plan())
     store.save_listings([KeptListing(HERE, (machine(),), NOW)], [Ledger(ONE, NOW, NOW)])
+    store.save_shelves([KeptShelf(HERE, NOW)], [KeptDisk(Disk(ResourceId("aws", "1", "eu-west-1", "disk", "vol-1"), DiskState.AVAILABLE), NOW)], [])
     store.begin_attempt(attempt(), store.acquire_lease("us", NOW, MINUTE), NOW, entry("intent"), lambda debits: None)
     store.set_facts({"mode": "observe"})
 
@@ -150,7 +152,7 @@ def fill(store):
 def everything(store):
     return (
         list(store.observations(EVER)), store.voices(), store.marks(), store.snoozes(NOW), store.plan(),
-        store.listings(), store.ledgers(), store.attempts(), store.audit(), store.fact("mode"),
+        store.listings(), store.ledgers(), store.shelves(), store.disks(), store.attempts(), store.audit(), store.fact("mode"),
     )  # fmt: skip
 
 

@@ -10,9 +10,11 @@ from sqlalchemy import text
 from reaper.errors import BudgetSpent, LeaseLost, StoreError
 from reaper.model.audit import AuditKind
 from reaper.model.decision import Action
+from reaper.model.kinds.disk import Disk, DiskState, KeptDisk, Leftover
 from reaper.model.mark import Stage
 from reaper.model.plan import Debit, Outcome
-from reaper.ports import KeptListing, Lease, Ledger, SeenProtection, Store, Token
+from reaper.model.resource import ResourceId
+from reaper.ports import KeptListing, KeptShelf, Lease, Ledger, SeenProtection, Store, Token
 from tests.store.store_values import (
     HERE,
     HOUR,
@@ -652,6 +654,37 @@ def test_facts_are_set_changed_and_removed(store):
     assert store.fact("empty") == ""
 
 
+# --- disks ------------------------------------------------------------------------------------------------------------
+
+
+def kept_disk(native="vol-1", **changes):
+    id = ResourceId("aws", "111122223333", "eu-west-1", "disk", native)
+    disk = Disk(id, DiskState.AVAILABLE, size_gib=100, tags={"team": "ml"}, attachments=(), created_at=NOW - 400 * HOUR)
+    return KeptDisk(disk, NOW, **changes)
+
+
+def test_disks_shelves_and_leftovers_stay_as_kept_until_they_are_replaced_or_gone(store):
+    one, two = kept_disk(unattached_since=NOW, last_on=("i-1",)), kept_disk("vol-2")
+    snapshot = Leftover(replace(one.disk.id, kind="snapshot", native="snap-1"), "snapshot", "its disk is gone", size_gib=8)
+    shelf = KeptShelf(HERE, NOW, unread=("addresses: not allowed",))
+    store.save_shelves([shelf], [one, two], [snapshot])
+    later = replace(two, attached_until=NOW + MINUTE, missed=MINUTE)
+    store.save_shelves([], [later], [], [one.disk.id, snapshot.id])
+
+    assert store.shelves() == {HERE: shelf}
+    assert store.disks() == {two.disk.id: later}
+    assert store.leftovers() == {}
+    store.save_shelves([], [], [], [HERE])
+    assert store.shelves() == {}
+
+
+def test_thousands_of_disks_are_kept_at_once(store):
+    many = [kept_disk(f"vol-{n:05d}") for n in range(2345)]
+    store.save_shelves([KeptShelf(HERE, NOW)], many, [])
+
+    assert list(store.disks().values()) == many
+
+
 # --- rows that cannot be read -----------------------------------------------------------------------------------------
 
 
@@ -669,6 +702,8 @@ def test_facts_are_set_changed_and_removed(store):
         ("tokens", lambda store: store.token("t1")),
         ("plans", lambda store: store.plan()),
         ("approvals", lambda store: store.approvals()),
+        ("disks", lambda store: store.disks()),
+        ("shelves", lambda store: store.shelves()),
     ],
 )
 @pytest.mark.parametrize("value", ["{}", "not json", '{"stage": "asleep"}'])
@@ -682,6 +717,7 @@ def test_a_row_that_cannot_be_read_is_an_error_that_names_it_never_a_default(sto
     store.add_token(Token("t1", b"d", NOW), entry())
     store.save_plan(plan())
     store.add_approval(approval(), entry())
+    store.save_shelves([KeptShelf(HERE, NOW)], [kept_disk()], [])
     read(store)
     with store._write() as connection:
         connection.execute(text(f"UPDATE {table} SET value = :value"), {"value": value})

@@ -145,7 +145,7 @@ def test_a_store_of_a_newer_version_is_refused_and_kept(state):
         connection.execute("UPDATE reaper_schema SET version = ?", (tables.SCHEMA + 1,))
     before = bytes_of(path)
 
-    with pytest.raises(StoreError, match=r"schema 2 and this version knows up to 1: a newer reaper wrote it"):
+    with pytest.raises(StoreError, match=f"schema {tables.SCHEMA + 1} and this version knows up to {tables.SCHEMA}: a newer reaper wrote it"):
         state.open()
 
     assert bytes_of(path) == before

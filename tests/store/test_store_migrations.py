@@ -22,11 +22,14 @@ from tests.store.test_store_several import everything, fill
 
 ROOT = Path(__file__).parents[2]
 
-SECOND = '''
+OURS, NEXT = tables.SCHEMA, tables.SCHEMA + 1
+IS_OURS, IS_NEXT = migrate.Found(True, OURS, f"{OURS:04d}"), migrate.Found(True, NEXT, f"{NEXT:04d}")
+
+ONE_MORE = '''
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision, branch_labels, depends_on = "0002", "0001", None, None
+revision, down_revision, branch_labels, depends_on = "{revision}", "{before}", None, None
 
 
 def upgrade():
@@ -40,17 +43,18 @@ def upgrade():
 
 @pytest.fixture
 def newer(tmp_path, monkeypatch):
-    """A version of ours that knows a second revision; ``then`` is its last line."""
+    """A version of ours that knows one revision more; ``then`` is its last line."""
 
-    def known(then="pass"):
+    def with_one_more(then="pass"):
         folder = tmp_path / "versions"
         folder.mkdir(exist_ok=True)
-        (folder / "first.py").write_text((migrate.VERSIONS / "r0001_first.py").read_text())
-        (folder / "second.py").write_text(SECOND.format(then=then))
-        monkeypatch.setattr(tables, "SCHEMA", 2)
+        for known in migrate.VERSIONS.glob("r*.py"):
+            (folder / known.name).write_text(known.read_text())
+        (folder / "one_more.py").write_text(ONE_MORE.format(then=then, revision=IS_NEXT.revision, before=IS_OURS.revision))
+        monkeypatch.setattr(tables, "SCHEMA", NEXT)
         monkeypatch.setattr(migrate.bring_up, "__defaults__", (folder,))
 
-    return known
+    return with_one_more
 
 
 def made_before_there_were_revisions(kept):
@@ -116,7 +120,7 @@ def test_a_store_from_before_there_were_revisions_is_taken_over_whole(shared):
     store = shared.open(create=False)
 
     assert everything(store) == before
-    assert versions(store) == migrate.Found(True, 1, "0001")
+    assert versions(store) == IS_OURS
     store.append_audit(entry("goes on"))
     with pytest.raises(StoreError, match="append-only"), store._write() as connection:
         connection.execute(text("DELETE FROM audit"))
@@ -130,7 +134,7 @@ def test_a_file_that_the_first_version_wrote_is_taken_over_whole(state):
         connection.execute("PRAGMA journal_mode = WAL")
     store = state.open(create=False)
 
-    assert versions(store) == migrate.Found(True, 1, "0001")
+    assert versions(store) == IS_OURS
     assert [e.because for e in store.audit()] == ["written by the first version"]
     assert store.snoozes(NOW) == (snooze(),)
     assert [w.seq for w in store.observations(NOW.replace(year=2020))] == [60_000]
@@ -145,11 +149,11 @@ def test_an_older_store_is_brought_up_without_loss(shared, newer):
     newer()
     store = shared.open(create=False)
 
-    assert versions(store) == migrate.Found(True, 2, "0002")
+    assert versions(store) == IS_NEXT
     with store._read() as connection:
         assert connection.execute(text("SELECT value, author FROM facts WHERE key = 'mode'")).all() == [("observe", "unknown")]
         assert connection.scalar(text("SELECT count(*) FROM snoozes WHERE ends_at > 0")) == 1
-    assert (list(store.observations(NOW.replace(year=2020))), store.marks(), store.audit(), store.attempts()) == (before[0], before[2], before[8], before[7])
+    assert (list(store.observations(NOW.replace(year=2020))), store.marks(), store.audit(), store.attempts()) == (before[0], before[2], before[10], before[9])
     store.close()
     assert shared.open(create=False).fact("mode") == "observe"  # once, not at each start
 
@@ -164,7 +168,7 @@ def test_a_revision_that_breaks_off_leaves_the_store_as_it_was(shared, newer, mo
     monkeypatch.undo()
     store = shared.open()
     assert everything(store) == before
-    assert versions(store) == migrate.Found(True, 1, "0001")
+    assert versions(store) == IS_OURS
 
 
 def test_many_that_start_at_once_bring_it_up_once(shared, newer):
@@ -181,7 +185,7 @@ def test_many_that_start_at_once_bring_it_up_once(shared, newer):
         list(pool.map(begin, range(4)))
 
     store = shared.open()
-    assert versions(store) == migrate.Found(True, 2, "0002")
+    assert versions(store) == IS_NEXT
     assert sum(e.because.startswith("from ") for e in store.audit()) == 4
 
 
@@ -202,13 +206,13 @@ def test_a_newer_store_is_refused_and_kept(shared):
     store = shared.open()
     fill(store)
     with store._write() as connection:
-        connection.execute(text("UPDATE reaper_schema SET version = 2"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0002'"))
+        connection.execute(text(f"UPDATE reaper_schema SET version = {NEXT}"))
+        connection.execute(text(f"UPDATE alembic_version SET version_num = '{NEXT:04d}'"))
 
-    with pytest.raises(StoreError, match="schema 2 and this version knows up to 1: a newer reaper wrote it"):
+    with pytest.raises(StoreError, match=f"schema {NEXT} and this version knows up to {OURS}: a newer reaper wrote it"):
         open_store(shared.url)
 
-    assert versions(store) == migrate.Found(True, 2, "0002")
+    assert versions(store) == IS_NEXT
 
 
 def test_two_words_for_the_schema_that_differ_are_refused(shared):
@@ -216,7 +220,7 @@ def test_two_words_for_the_schema_that_differ_are_refused(shared):
     with store._write() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '0007'"))
 
-    with pytest.raises(StoreError, match="says that it has schema 1 and revision 0007"):
+    with pytest.raises(StoreError, match=f"says that it has schema {OURS} and revision 0007"):
         open_store(shared.url)
 
 
