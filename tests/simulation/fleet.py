@@ -246,6 +246,8 @@ def _under_schedules(fleet: Fleet, dice: random.Random) -> None:
     if dice.random() >= (1.0 if "hours" in fleet.focus else 1 / 3):
         return
     settings = replace(fleet.settings, hours={"office": _times(fleet, dice), "late": _times(fleet, dice)})
+    if "one-a-minute" in fleet.focus:
+        settings = replace(settings, starts_per_minute=1)
     names = [name for name in ("exploration", "training", "evaluation") if dice.random() < 0.9] or ["exploration"]
     for name in names:
         settings = settings.edit(name, hours="office" if dice.random() < 0.8 else "late")
@@ -256,8 +258,10 @@ def _under_schedules(fleet: Fleet, dice: random.Random) -> None:
     fleet.settings = settings
     for n, instance in enumerate(fleet.instances):
         tags, what = dict(instance.tags), dice.random()
-        if what < 0.15:
+        if what < (0.5 if "never" in fleet.focus else 0.15):
             tags[TAG if dice.random() < 0.7 else "Reaper-Hours"] = dice.choice(("late", "LATE", " office ", NEVER, "Never"))
+            if "never" in fleet.focus:
+                tags[TAG] = NEVER
         elif what < (0.5 if "unreadable" in fleet.focus else 0.23):
             tags[TAG] = dice.choice(("offce", "mon-fri 08:00-19:00", "", "office late"))
             if dice.random() < 0.3:
@@ -289,8 +293,13 @@ def _times(fleet: Fleet, dice: random.Random) -> Times:
         zone, tuple(on), off_days, country if dice.random() < 0.7 else None,
         also_on=((noon + timedelta(hours=9), noon + timedelta(hours=11)),) if dice.random() < 0.1 else (),
         also_off=((noon, noon + timedelta(hours=5)),) if dice.random() < 0.1 else (),
-        only=dice.choice(("stop", "start")) if dice.random() < 0.12 else None, wait=dice.choice((5, 10, 20, 30)) * MINUTE,
+        only=_only(fleet, dice), wait=dice.choice((5, 10, 20, 30)) * MINUTE,
         idle_for=idle_for, held_for=dice.choice((1, 1, 2)) * idle_for, quiet=dice.random() < 0.15, start_also=dice.random() < 0.2,
         no_agent="warn-and-stop" if dice.random() < (0.7 if "unseen" in fleet.focus else 0.15) else "report",
         if_busy="stop" if dice.random() < 0.06 else "hold",
     )  # fmt: skip
+
+
+def _only(fleet: Fleet, dice: random.Random) -> str | None:
+    drawn = dice.choice(("stop", "start")) if dice.random() < 0.12 else None
+    return next((word for word in ("stop", "start") if f"only-{word}" in fleet.focus), drawn)

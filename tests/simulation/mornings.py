@@ -19,14 +19,16 @@ from tests.simulation.settings import Settings
 BOOT = 14 * MINUTE
 """More than a boot takes until its agent has spoken, and more than the reaper believes it takes, in all but the worst weather."""
 
-LONGEST = 30 * MINUTE
+LONGEST, USUAL = 30 * MINUTE, 5 * MINUTE
+"""What the reaper takes a boot for at the most, and before it has seen one."""
 
 
 @dataclass(slots=True)
 class Owing:
     """
     One stop that is owed a start. ``sure``: hours did not want it on, and not only just so; ``ready_at``: when they want it back, by
-    what they say now, None: never; ``free_since``: since when nothing stands in its way; ``was``: what nobody may touch.
+    what they say now, None: never; ``free_since``: since when nothing stands in its way; ``was``: what nobody may touch;
+    ``begun_at``: the first call.
     """
 
     machine: Machine
@@ -36,7 +38,7 @@ class Owing:
     was: tuple[object, ...]
     ready_at: float | None = None
     free_since: float | None = None
-    begun: bool = False
+    begun_at: float | None = None
     judged: bool = False
 
 
@@ -52,6 +54,7 @@ class Mornings:
     waiting: dict[ResourceId, Owing] = field(default_factory=dict)
     started_for: dict[ResourceId, tuple[float, float]] = field(default_factory=dict)  # the begin of hours, and when it was started
     booting: dict[ResourceId, float] = field(default_factory=dict)
+    boots: dict[ResourceId, list[float]] = field(default_factory=dict)  # from our call to its agent's first word
 
     # --- what happens -----------------------------------------------------------------------------------------------------
 
@@ -75,7 +78,7 @@ class Mornings:
     def called(self, machine: Machine, cause: str) -> None:
         owing = self.waiting.get(machine.id)
         if owing is not None and cause == "morning-start":
-            owing.begun = True
+            owing.begun_at = owing.begun_at or self.world.clock.t
 
     def goes_up(self, machine: Machine, who: str) -> None:
         if who == "people":
@@ -87,7 +90,7 @@ class Mornings:
         owing = self.waiting.pop(machine.id, None)
         if owing is None:
             return
-        if owing.begun:
+        if owing.begun_at is not None:
             begins = self._begins(machine, self.booting.get(machine.id, self.world.clock.t))
             if begins is not None:
                 self.started_for[machine.id] = (begins, self.world.clock.t)
@@ -107,6 +110,8 @@ class Mornings:
         now = self.world.clock.t
         for id, t in list(self.booting.items()):
             newest = self.judge.newest(self.world.machines[id])
+            if newest is not None and newest.start > t:
+                self.boots.setdefault(id, []).append(newest.end - t)
             if now - t > LONGEST or (newest is not None and newest.start > t):
                 del self.booting[id]
         for owing in list(self.waiting.values()):
@@ -134,12 +139,13 @@ class Mornings:
     def _count(self, owing: Owing, late: float) -> None:
         owing.judged = True
         self.owed += 1
-        if late <= self._slack(owing):
+        begun = self._begun_late(owing)
+        if late <= self._slack(owing) and begun <= 0.0:
             self.made += 1
             return
         self.late += 1
         machine = owing.machine
-        self.judge.accuse("ready_when_hours_begin", f"{machine.life} {machine.id.native} was owed to its hours, nothing stood in the way, and it is {late / MINUTE:.0f} minutes late")
+        self.judge.accuse("ready_when_hours_begin", f"{machine.life} {machine.id.native} was owed to its hours, nothing stood in the way, and it is {late / MINUTE:.1f} minutes late, begun {begun / MINUTE:.1f} minutes too late")
 
     # --- when -------------------------------------------------------------------------------------------------------------
 
@@ -174,6 +180,15 @@ class Mornings:
     def _slack(self, owing: Owing) -> float:
         """How late is still in time: a first boot may take longer than is believed, and cycles are no clocks."""
         return 2 * float(self.world.settings.cycle) + 2 * MINUTE + (self._places(owing) - 1) * 4 * MINUTE
+
+    def _begun_late(self, owing: Owing) -> float:
+        """Seconds by which its call came later than its own boots so far, or the usual one, and a cycle allow. Of one that waits for nobody."""
+        if owing.ready_at is None or owing.begun_at is None or self._places(owing) > 1 or len(self.waiting) >= self.world.settings.starts_per_minute:
+            return 0.0
+        cycle = self.world.settings.cycle
+        known = self.boots.get(owing.machine.id, [])[-5:]
+        boot = min(max(known) - cycle, LONGEST) if known else USUAL
+        return max(owing.begun_at - (owing.ready_at - boot + cycle + 75.0), 0.0)
 
     def near(self) -> bool:
         """Whether somebody's morning is so near, or a boot of ours on its way, that every minute tells."""
@@ -212,7 +227,7 @@ class Mornings:
             return "it is not down yet"
         if _untouchable(instance) != owing.was:
             return "somebody touched it"
-        if not owing.begun and any(a.action.value != "start" for a in world.people.attempts(open_only=True, resource=instance.id)):
+        if owing.begun_at is None and any(a.action.value != "start" for a in world.people.attempts(open_only=True, resource=instance.id)):
             return "its stop has steps left"
         place = Place(instance.id.cloud, instance.id.account, instance.id.place)
         if now < world.cloud.failed_until.get(place, 0.0) or now < world.cloud.cut.get(place, (0.0, 0))[0] or now < world.cloud.lag_until or now < world.cloud.sold_out_until:
@@ -228,6 +243,11 @@ class Mornings:
 
     def _is_up(self, machine: Machine) -> bool:
         return machine.id not in self.booting and self.world.cloud.machines[machine.id].state is InstanceState.RUNNING
+
+    def _is_back(self, machine: Machine) -> bool:
+        """False: we started it a while ago, and its agent has not spoken since."""
+        t, newest = self.booting.get(machine.id), self.judge.newest(machine)
+        return t is None or (newest is not None and newest.start > t)
 
     # --- whether a start may be made --------------------------------------------------------------------------------------
 
@@ -256,6 +276,8 @@ class Mornings:
         for mate in self.judge.mates(case.machine):
             its = self.waiting.get(mate.id)
             lower = hours.place(self.world.cloud.machines[mate.id]) < hours.place(instance)
+            if lower and mate.agent is not None and not mate.agent.shared and not self._is_back(mate):
+                return f"{mate.id.native} of the same job comes first, and its agent is not back"
             if lower and its is not None and its.sure and its.ready_at is not None and its.free_since is not None and now - its.free_since > 3 * case.settings.cycle + 2 * MINUTE:
                 return f"{mate.id.native} of the same job comes first, and is not up"
         return None

@@ -70,6 +70,9 @@ def _evening(world: World, dice: random.Random, machine: Machine, times: Times, 
         _at(world, evening - dice.uniform(2 * MINUTE, 40 * MINUTE), lambda: _works_late(world, dice, machine))
     if dice.random() < 0.06:
         _at(world, evening + dice.uniform(-HOUR, 2 * HOUR), lambda: world.people_call("stop", machine))
+    if dice.random() < (0.6 if "by-hand" in focus else 0.05):  # in the morning, a while after it may have been started
+        morning = hours.until(times, world.clock, evening)
+        _at(world, min(morning, world.end) + dice.uniform(-5 * MINUTE, 20 * MINUTE), lambda: world.people_call("stop", machine))
     if dice.random() < (0.7 if "owl" in focus else 0.15):
         first = evening + dice.uniform(0.5, 2.0) * HOUR
         _at(world, first, lambda: _starts(world, machine))
@@ -132,6 +135,7 @@ def _retag(world: World, dice: random.Random, machine: Machine, word: str | None
     tags = {key: value for key, value in world.cloud.machines[machine.id].tags.items() if key.casefold() != hours.TAG}
     word = word or dice.choice((hours.NEVER, "late", "office", "tomorrow", None))
     world.count("schedule tag changed")
+    world.judge.useful.held[machine.id] = world.clock.t  # as anybody's edit: what was counted before counts no more
     world.cloud.change(machine.id, tags=tags if word is None else {**tags, hours.TAG: word})
     world.say(f"{machine.life} {machine.id.native} has the schedule tag {word}")
 

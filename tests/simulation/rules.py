@@ -450,7 +450,7 @@ def within_budgets(case: Case) -> str | None:
 
 STOP_RULES: tuple[Rule, ...] = (
     only_where_enforced, kill_switch, breaker, led, clocks_agree, read_afresh, one_call_per_intent, not_hammered, in_scope, not_claimed, not_protected, not_snoozed, nothing_a_stop_breaks,
-    old_enough, no_work_taken, idle_for_its_term, looked_again, seen_well, one_voice, hook_agrees, warned_and_waited, only_after_hours, gang_whole, within_budgets,
+    old_enough, only_after_hours, no_work_taken, idle_for_its_term, looked_again, seen_well, one_voice, hook_agrees, warned_and_waited, gang_whole, within_budgets,
 )  # fmt: skip
 
 

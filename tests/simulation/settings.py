@@ -71,7 +71,7 @@ class Times:
             *([f"holidays = {_list(tuple(holidays))}"] if holidays else []),
             f'warn = {{ for = "{self.wait:.0f}s"{"" if self.quiet else ", quiet = " + chr(34) + "ignore" + chr(34)} }}',
             f'idle_for = "{self.idle_for:.0f}s"', f'held_for = "{self.held_for:.0f}s"', f'no_agent = "{self.no_agent}"', f'if_busy = "{self.if_busy}"',
-            f"start_also = {str(self.start_also).lower()}",
+            *(["start_also = true"] if self.start_also and self.only != "stop" else []),
         ]  # fmt: skip
         for key, spans in (("also_on", self.also_on), ("also_off", self.also_off)):
             if spans:
