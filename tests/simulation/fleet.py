@@ -258,6 +258,7 @@ def _under_schedules(fleet: Fleet, dice: random.Random) -> None:
     fleet.settings = settings
     for n, instance in enumerate(fleet.instances):
         tags, what = dict(instance.tags), dice.random()
+        what = 1.0 if "order" in fleet.focus and fleet.machines[n].group is not None else what
         if what < (0.5 if "never" in fleet.focus else 0.15):
             tags[TAG if dice.random() < 0.7 else "Reaper-Hours"] = dice.choice(("late", "LATE", " office ", NEVER, "Never"))
             if "never" in fleet.focus:

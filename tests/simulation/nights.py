@@ -66,6 +66,8 @@ def _evening(world: World, dice: random.Random, machine: Machine, times: Times, 
         back = hours.until(times, world.clock, evening) + together.uniform(-0.5 * HOUR, 2 * HOUR)
         doing = HELD if together.random() < 0.3 else IDLE
         _at(world, home, lambda: _goes_home(world, machine, back - home, doing))
+    if machine.group is not None and together.random() < (0.9 if "order" in focus else 0.4):
+        return  # nobody comes between the machines of this job tonight
     if dice.random() < 0.25:
         _at(world, evening - dice.uniform(2 * MINUTE, 40 * MINUTE), lambda: _works_late(world, dice, machine))
     if dice.random() < 0.06:

@@ -264,7 +264,7 @@ FAULTS: tuple[Fault, ...] = (
         Edit(f"{_EXECUTE}._stands", "decision.action is not planned.action:", "planned.cause != AFTER_HOURS and decision.action is not planned.action:"),
         Edit(f"{_EXECUTE}._stands", "if gone is not None:", "if gone is not None and planned.cause != AFTER_HOURS:"), seeds=24),
     _fault("rate of starts off", "calm small hours one-a-minute", Edit("reaper.decide.budget:limits", "budget.per_minute is not None", "False")),
-    _fault("order of starts ignored (when and who)", "calm small hours gang", Edit(f"{_MORNINGS}:_waits"),
+    _fault("order of starts ignored (when and who)", "calm small hours gang order", Edit(f"{_MORNINGS}:_waits"),
         Edit("reaper.decide.mornings:begins", "moment - one.boot - chain", "moment - one.boot")),
     _fault("a schedule that only stops starts as well (both checks)", "calm small hours only-stop",
         Edit(f"{_CLOSING}:owed_by", "hours is None or not hours.schedule.starts", "hours is None"),

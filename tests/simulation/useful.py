@@ -65,6 +65,8 @@ class Usefulness:
         if self.world.cloud.machines[machine.id].state is not InstanceState.RUNNING:
             return False
         over = 0.0
+        if self._near_its_hours(machine, within):
+            return True
         for m in (machine, *self.judge.mates(machine)):
             terms = self._terms(m)
             if terms is None or not terms.takes or m.track.at(now).work:  # who works has fifteen minutes at the least
@@ -73,11 +75,19 @@ class Usefulness:
             spans = [max(worked, held) + terms.idle_for, worked + terms.held_for]
             if terms.ended_for is not None and worked + terms.ended_for > now:
                 spans.append(worked + terms.ended_for)
-            found = hours.under(self.world.cloud.machines[m.id], self.world.settings)
-            if found is not None and found[1].only != "start" and not hours.on(found[1], self.world.clock, now + found[1].wait + within):
-                spans.append(worked + found[1].idle_for)
             over = max(over, min(spans))
         return over < now + within and self._in_the_way(machine) is None
+
+    def _near_its_hours(self, machine: Machine, within: float) -> bool:
+        """Whether the clock may nominate it; a job's machines one by one."""
+        now = self.world.clock.t
+        found = hours.under(self.world.cloud.machines[machine.id], self.world.settings)
+        if found is None or found[1].only == "start" or machine.track.at(now).work or self._in_the_way(machine) is not None:
+            return False
+        times = found[1]
+        if hours.on(times, self.world.clock, now + times.wait + within):
+            return False
+        return machine.track.worked_until(now) + times.idle_for < now + within
 
     def _terms(self, machine: Machine) -> Terms | None:
         phase = self.world.cloud.machines[machine.id].tags.get("phase")

@@ -171,7 +171,8 @@ class World:
             return 100.0
         if hurried:
             return self.settings.cycle * self.dice.uniform(0.85, 1.05)
-        return max(min(self._dull(), self.judge.mornings.quiet_for()), 0.5 * self.settings.cycle)
+        dull, ahead = self._dull(), self.judge.mornings.quiet_for()
+        return dull if ahead > dull else max(min(ahead, DULL[0]), 0.5 * self.settings.cycle)
 
     def _dull(self) -> float:
         dull = self.dice.uniform(*DULL)
