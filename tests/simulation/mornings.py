@@ -179,11 +179,12 @@ class Mornings:
 
     def _slack(self, owing: Owing) -> float:
         """How late is still in time: a first boot may take longer than is believed, and cycles are no clocks."""
-        return 2 * float(self.world.settings.cycle) + 2 * MINUTE + (self._places(owing) - 1) * 4 * MINUTE
+        rough = 15 * MINUTE if self.world.fleet.weather != "calm" else 0.0  # a restart or a cycle that broke off in between
+        return rough + 2 * float(self.world.settings.cycle) + 2 * MINUTE + (self._places(owing) - 1) * 4 * MINUTE
 
     def _begun_late(self, owing: Owing) -> float:
         """Seconds by which its call came later than its own boots so far, or the usual one, and a cycle allow. Of one that waits for nobody."""
-        if owing.ready_at is None or owing.begun_at is None or self._places(owing) > 1 or len(self.waiting) >= self.world.settings.starts_per_minute:
+        if self.world.fleet.weather != "calm" or owing.ready_at is None or owing.begun_at is None or self._places(owing) > 1 or len(self.waiting) >= self.world.settings.starts_per_minute:
             return 0.0
         cycle = self.world.settings.cycle
         known = self.boots.get(owing.machine.id, [])[-5:]
@@ -267,7 +268,7 @@ class Mornings:
         if started is not None and abs(started[0] - begins) < 1.0:
             return f"it was started for these hours {(now - started[1]) / MINUTE:.0f} minutes ago"
         early, off = begins - now, abs(case.process.clock.off)
-        if self.world.fleet.weather == "storm":
+        if self.world.fleet.weather != "calm":  # agents that are late make boots look long
             most = LONGEST * self._places(owing) + len(self.waiting) / case.settings.starts_per_minute * MINUTE + 3 * case.settings.cycle
         else:
             most = self._lead(owing) + case.settings.cycle

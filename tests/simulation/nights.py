@@ -196,6 +196,8 @@ def _away(world: World, dice: random.Random, again: Callable[[str], None]) -> No
 
 def _return(world: World, name: str, again: Callable[[str], None]) -> None:
     process = world.processes.get(name)
+    for id in world.machines:  # what would have been counted meanwhile is begun anew, perhaps after quiet hours
+        world.judge.useful.held[id] = world.clock.t
     if not world.calm and (process is None or not process.alive) and not world.start(name):
         again(name)
 

@@ -273,6 +273,8 @@ FAULTS: tuple[Fault, ...] = (
     _fault("the wait before hours end not served", "calm small hours", Edit("reaper.model.policy:Policy.warn_for", "Warn(self.hours.wait,", "Warn(timedelta(0),")),
     _fault("machines at work go with their hours", "calm small hours", Edit(
         "reaper.decide.facts:Facts.stops_at_work", ' and self.closing.hours.if_busy == "stop"', "")),
+    _fault("the kill switch does not bind starts that are tried again", "hiccups small hours sold-out edit-hours brake edit", Edit(
+        f"{_EXECUTE}.start_again", "if cause == MORNING_START else None", "if False else None"), seeds=40),
     _fault("machines without an agent go with their hours", "calm small hours no-agent", Edit(
         "reaper.decide.facts:Facts.stops_unseen", ' and self.closing.hours.no_agent == "warn-and-stop"', "")),
 )  # fmt: skip

@@ -476,6 +476,10 @@ def for_its_hours(case: Case) -> str | None:
     """
     if case.cause != "morning-start":
         return None
+    if case.terms is None or case.terms.mode != "enforce":
+        return "no policy that enforces matches it"
+    if case.judge.brake_since is not None and case.now - case.judge.brake_since > READ_TO_CALL:
+        return f"the kill switch has been on for {case.now - case.judge.brake_since:.0f} s"
     wrong = [case.judge.mornings.refuses(case, instance) for instance in (case.instance, case.before)]
     return wrong[0] if all(wrong) else None
 
