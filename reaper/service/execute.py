@@ -28,7 +28,7 @@ from reaper.model.decision import Action, Verdict
 from reaper.model.kinds.instance import Instance, Protections
 from reaper.model.mark import Mark
 from reaper.model.plan import Attempt, Debit, Outcome, PlannedAction
-from reaper.model.policy import AFTER_HOURS, Configuration, Mode
+from reaper.model.policy import AFTER_HOURS, MORNING_START, Configuration, Mode
 from reaper.model.resource import ResourceId
 from reaper.ports import Brakes, Clock, Cloud, Lease, Store
 from reaper.service.gather import Gathering, read_known
@@ -328,7 +328,7 @@ class Executor:
         """
         Undo a stop of ours by a start. The same order; nothing is taken away, so guards and breaker do not bind.
 
-        Raises Withdrawn: mode, scope, budget of starts, "busy" while an action of ours is open, "undo" where the machine is
+        Raises Withdrawn: mode, scope, kill switch (of a start by the clock), budget of starts, "busy" while an action of ours is open, "undo" where the machine is
         not as we left it.
         """
         configuration = gathering.configuration
@@ -336,6 +336,9 @@ class Executor:
             raise Withdrawn("mode", "mode is observe")
         if not configuration.scope.given or "start" not in configuration.scope.verbs:
             raise Withdrawn("scope", "[scope] verbs do not name start")
+        brake = self._brakes.engaged() if cause == MORNING_START else None  # a person's own word stands
+        if brake is not None:
+            raise Withdrawn("kill switch", brake)
         cloud = self._clouds.get(stopped.resource.cloud)
         if cloud is None:
             raise Withdrawn("scope", f"no cloud {stopped.resource.cloud} is configured")

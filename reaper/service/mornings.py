@@ -150,6 +150,12 @@ def _handled(store: Store) -> dict[str, str]:
     return dict(json.loads(text)) if text is not None else {}
 
 
+def handled(store: Store, resource: ResourceId) -> datetime | None:
+    """The begin of the hours for which its newest start was begun or given up; None: none was."""
+    text = _handled(store).get(str(resource))
+    return datetime.fromisoformat(text) if text is not None else None
+
+
 def handle(store: Store, resource: ResourceId, morning: Morning, now: datetime) -> None:
     """Nothing is owed any more for these hours: its start is begun, or will not be."""
     before = (now - _KEPT_FOR).isoformat()

@@ -14,11 +14,13 @@ from datetime import datetime, timedelta
 from reaper import log
 from reaper.decide.correlate import readable
 from reaper.decide.facts import Morning
+from reaper.decide.mornings import ready_at
+from reaper.decide.schedule import spell
 from reaper.model.audit import AuditEntry, AuditKind
 from reaper.model.decision import Action
 from reaper.model.kinds.instance import AT_REST, Hindrance, InstanceState
 from reaper.model.plan import Attempt, Outcome, PlannedAction
-from reaper.model.policy import MORNING_START, Configuration, owner_of
+from reaper.model.policy import MORNING_START, Configuration, Mode, owner_of
 from reaper.model.resource import ResourceId
 from reaper.ports import Clock, Lease, Message, Store
 from reaper.service import mornings
@@ -182,6 +184,8 @@ class OwedStarts:
         if stopped is None:
             self._discharge(owed, attempt, "the stop that it undoes is not known any more")
             return None
+        if owed.cause == MORNING_START and not self._still_by_the_clock(owed, attempt, stopped, gathering):
+            return None
         if attempt.after is not None and attempt.after.state in AT_REST:
             # it fell back after our own start: that is how we left it
             left = attempt.after
@@ -195,6 +199,32 @@ class OwedStarts:
             else:
                 _log.info("owed start waits", resource=owed.resource, by=why.by, because=why.because)
             return None
+
+    def _still_by_the_clock(self, owed: Owed, attempt: Attempt, stopped: Attempt, gathering: Gathering) -> bool:
+        """
+        Whether policy and hours want it as they are now. Of hours that were edited since they want it while they run; before they
+        begin it is planned anew, and what is under none any more stays stopped.
+        """
+        resource, now = stopped.resource, self._clock.now()
+        if gathering.instance(resource) is None:
+            return True  # the fresh read tells what became of it
+        policy, hours = gathering.facts(resource, now).policy, gathering.hours_of(resource)
+        if policy is None or policy.mode is not Mode.ENFORCE:
+            _log.info("owed start waits", resource=owed.resource, by="mode", because="no policy that enforces matches it")
+            return False
+        if hours is None or not hours.schedule.starts:
+            self._give_up(owed, attempt, "no hours want it back any more", gathering)
+            return False
+        if spell(hours.schedule, now).on:
+            return True
+        begins, begun_for = ready_at(hours, stopped.intent_at), mornings.handled(self._store, resource)
+        if begins is None or begins <= now:
+            self._give_up(owed, attempt, f"hours {hours.name} were changed, and those that it was for are over", gathering)
+            return False
+        if begun_for is None or begins <= begun_for:
+            return True  # about to begin
+        self._discharge(owed, attempt, f"hours {hours.name} were changed and begin later: it is started then")
+        return False
 
     def _back(self, resource: ResourceId, attempt: Attempt, gathering: Gathering) -> bool:
         """Running, by our start, and its agent reports all GPUs; one that never had an agent or has no GPU only has to run."""

@@ -15,6 +15,7 @@ from reaper.model.plan import Attempt, Outcome
 from reaper.model.policy import Budgets, Configuration, CountBudget, Hours, IdleTerms, Mode
 from reaper.model.schedule import Schedule, Weekly
 from reaper.service import owed
+from reaper.service.brakes import NAME as BRAKE
 from reaper.service.snooze import snooze
 from tests.scenarios.world import MINUTE, World, configuration, policy
 
@@ -549,3 +550,64 @@ def test_a_machine_that_was_suspended_for_the_night_is_resumed_in_the_morning(tm
     assert lies is InstanceState.SUSPENDED
     assert calls(world, "start") == 1
     assert world.cloud.machines[life.id].state is InstanceState.RUNNING
+
+
+# --- a start that is tried again asks anew ---------------------------------------------------------------------------------
+
+
+def sold_out_at_eight(world: World) -> None:
+    """Its start was tried before eight and found no machine; it would be tried again within minutes."""
+    stopped_in_the_evening(world)
+    world.lives["i-a"].agent = False
+    world.cloud.fail("start", CAPACITY, times=2)
+    sleep(world, "07:56", 1)
+    assert calls(world, "start") == 2
+    assert owed.read(world.store) != {}
+
+
+def week(start: time, end: time = time(19)) -> tuple[Weekly, ...]:
+    return tuple(Weekly(day, start, 0, end) for day in range(5))
+
+
+def test_a_start_that_is_tried_again_waits_for_hours_that_were_moved_to_later_and_is_made_then(world: World) -> None:
+    sold_out_at_eight(world)
+    before = calls(world, "start")
+    world.config = in_haste(terms(hours(on=week(time(9, 30)))))
+    at(world, "09:15", 1)
+    waited = calls(world, "start") - before
+    at(world, "09:30", 1)
+
+    assert waited == 0
+    assert calls(world, "start") > before
+    assert world.state_of("i-a") is InstanceState.RUNNING
+
+
+@pytest.mark.parametrize("now", ["over", "gone", "only-stop"])
+def test_a_start_is_not_tried_again_for_hours_that_no_longer_want_it(world: World, now: str) -> None:
+    sold_out_at_eight(world)
+    before = calls(world, "start")
+    changed = {"over": hours(on=week(time(7, 30), time(7, 55))), "gone": None, "only-stop": hours(only="stop")}[now]
+    world.config = in_haste(terms(changed)) if changed is not None else terms(None)
+    at(world, "09:00", 1)
+
+    assert calls(world, "start") == before
+    assert owed.read(world.store) == {}
+    assert len(told(world, "failed")) == 1
+
+
+@pytest.mark.parametrize("what", ["kill switch", "observe"])
+def test_a_start_is_not_tried_again_under_the_kill_switch_nor_under_a_policy_that_only_observes(world: World, what: str) -> None:
+    sold_out_at_eight(world)
+    before, config = calls(world, "start"), world.config
+    if what == "kill switch":
+        (world.state / BRAKE).write_text("incident 12")
+    else:
+        world.config = replace(config, policies=(replace(config.policies[0], mode=Mode.OBSERVE),))
+    at(world, "08:40", 1)
+    waited = calls(world, "start") - before
+    (world.state / BRAKE).unlink(missing_ok=True)
+    world.config = config
+    at(world, "09:00", 1)
+
+    assert waited == 0
+    assert world.state_of("i-a") is InstanceState.RUNNING

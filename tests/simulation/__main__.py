@@ -95,6 +95,8 @@ class Total:
         self.hours: dict[str, list[float]] = {"calm": [0.0, 0.0], "hiccups": [0.0, 0.0]}
         self.violations: list[dict[str, Any]] = []
         self.faults: Counter[str] = Counter()
+        self.mornings = [0, 0, 0]
+        self.by_its_words = 0
 
     def add(self, outcome: dict[str, Any]) -> None:
         self.seeds += 1
@@ -106,6 +108,8 @@ class Total:
             self.hours[outcome["weather"]][1] += outcome["wasted"]
         self.violations += [{"seed": outcome["seed"], **violation} for violation in outcome["violations"]]
         self.faults.update(outcome["faults"])
+        self.mornings = [sum(pair) for pair in zip(self.mornings, outcome["mornings"], strict=True)]
+        self.by_its_words += outcome["by_its_words"]
 
     def plain(self, took: float) -> dict[str, Any]:
         calm, hiccups = (_share(*self.hours[weather]) for weather in ("calm", "hiccups"))
@@ -118,7 +122,8 @@ class Total:
         return {
             "seeds": self.seeds, "machine_days": round(self.days, 1), "actions": self.actions, "violations": violations,
             "recovered": None if calm is None else round(calm, 4), "recovered_with_hiccups": None if hiccups is None else round(hiccups, 4),
-            "late_work": self.late, "faults": dict(sorted(self.faults.items())), "took_s": round(took, 1),
+            "late_work": self.late, "mornings": dict(zip(("owed", "made", "late"), self.mornings, strict=True)), "by_its_words": self.by_its_words,
+            "faults": dict(sorted(self.faults.items())), "took_s": round(took, 1),
         }  # fmt: skip
 
 

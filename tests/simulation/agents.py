@@ -65,6 +65,10 @@ class Agent:
         self.booted_at, self.until, self.stood_still = t - up, t + (45.0 if up == 0.0 else 0.0), 0.0
         self.spool.clear()
 
+    def wake(self, t: float) -> None:
+        """Out of a suspension: the same boot, and nothing to tell of the time in between."""
+        self.until = max(self.until, t)
+
     def window(self, end: float) -> Window | None:
         """What the agent has to say up to ``end``; None where it says nothing, and then that time is lost for ever."""
         if "dead" in self.ails:

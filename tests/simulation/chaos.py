@@ -11,13 +11,14 @@ from datetime import timedelta
 from uuid import uuid4
 
 from reaper.model.audit import AuditEntry, AuditKind
-from reaper.model.kinds.instance import InstanceState
+from reaper.model.kinds.instance import AT_REST, InstanceState
 from reaper.model.plan import Approval, Outcome
 from reaper.model.resource import Place
 from reaper.ports import Message
 from reaper.service import snooze as snoozes
 from reaper.service.fleet import write_jumps
 from reaper.store import open_store
+from tests.simulation import nights
 from tests.simulation.agents import AILMENTS, WEDGED, Agent
 from tests.simulation.cloud import CloudWeather
 from tests.simulation.fleet import Machine
@@ -79,6 +80,8 @@ def plan(world: World) -> None:
     world.on_warning.append(lambda machine, message: _answer(world, dice, machine, message))
     world.on_read.append(lambda machine: _at_the_last_moment(world, dice, machine))
     world.on_our_stop.append(lambda machine: _come_back(world, dice, machine))
+    if world.settings.hours:
+        nights.plan(world, lambda name: _and_again(world, dice, name))
 
 
 def _at_first(world: World, dice: random.Random) -> None:
@@ -207,7 +210,7 @@ def _come_back(world: World, dice: random.Random, machine: Machine) -> None:
 def _touch(world: World, dice: random.Random, machine: Machine) -> None:
     """Somebody changes a machine that we have stopped."""
     instance = world.cloud.machines[machine.id]
-    if instance.state is not InstanceState.STOPPED:
+    if instance.state not in AT_REST:
         return
     world.count("stopped machine touched")
     what = dice.randrange(3)
@@ -222,7 +225,7 @@ def _touch(world: World, dice: random.Random, machine: Machine) -> None:
 
 
 def _wants_it(world: World, dice: random.Random, machine: Machine, undo: bool) -> None:
-    if world.calm or world.cloud.machines[machine.id].state is not InstanceState.STOPPED:
+    if world.calm or world.cloud.machines[machine.id].state not in AT_REST:
         return
     if undo:
         _undo(world, machine)

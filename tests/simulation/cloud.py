@@ -23,7 +23,7 @@ from reaper.errors import (
     Unsupported,
     WrongState,
 )
-from reaper.model.kinds.instance import DiskKey, Instance, InstanceState, Lifecycle, Protections
+from reaper.model.kinds.instance import AT_REST, DiskKey, Instance, InstanceState, Lifecycle, Protections
 from reaper.model.kinds.snapshot import Snapshot, SnapshotState
 from reaper.model.resource import Place, ResourceId
 from reaper.ports import Listed, Shelf
@@ -86,6 +86,7 @@ class SimCloud:
     cut: dict[Place, tuple[float, int]] = field(default_factory=dict)  # until when a place shows only its first or last machines, and how many
     failed_until: dict[Place, float] = field(default_factory=dict)
     lag_until: float = 0.0
+    sold_out_until: float = 0.0  # no start finds a machine until then
     read_at: dict[tuple[str, ResourceId], float] = field(default_factory=dict)
 
     def put(self, machine: Instance) -> None:
@@ -162,11 +163,11 @@ class SimCloud:
             raise Protected(f"{resource} is protected", "OperationNotPermitted")
         if name == "stop" and machine.lifecycle is Lifecycle.SPOT:
             raise Unsupported(f"{resource} is a one-time spot instance", "UnsupportedOperation")
-        if name == "hibernate" and machine.hibernation is not True:
+        if name == "hibernate" and (machine.suspends if resource.cloud == "gcp" else machine.hibernation) is not True:
             raise Unsupported(f"{resource} was not launched for hibernation", "UnsupportedHibernationConfiguration")
         if name == "terminate" and resource in self.end_protected:
             raise Protected(f"{resource} is protected from being ended", "OperationNotPermitted")
-        if name == "start" and self.rng.random() < self.weather.stock_out:
+        if name == "start" and (self.clock.t < self.sold_out_until or self.rng.random() < self.weather.stock_out):
             self.counted("stock-out")
             raise NoCapacity(f"{resource}: no {machine.type} in its zone", "InsufficientInstanceCapacity")
         if self.rng.random() < self.weather.ignored:
@@ -216,10 +217,13 @@ class SimCloud:
     def carry_out(self, name: str, resource: ResourceId) -> None:
         """As anybody's call does."""
         machine, now = self.machines[resource], self.clock.now()
-        if name in ("stop", "hibernate") and machine.state in (InstanceState.RUNNING, InstanceState.PENDING):
+        if name == "hibernate" and resource.cloud == "gcp" and machine.state is InstanceState.RUNNING:
+            self.change(resource, state=InstanceState.SUSPENDING, changed_at=now)
+            self.went(resource, "suspend")
+        elif name in ("stop", "hibernate") and machine.state in (InstanceState.RUNNING, InstanceState.PENDING):
             self.change(resource, state=InstanceState.STOPPING, changed_at=now)
             self.went(resource, "stop")
-        elif name == "start" and machine.state is InstanceState.STOPPED:
+        elif name == "start" and machine.state in AT_REST:
             self.change(resource, state=InstanceState.PENDING, changed_at=now, launched_at=now)
             self.went(resource, "start")
         elif name == "terminate" and machine.state not in (InstanceState.TERMINATING, InstanceState.TERMINATED):

@@ -3,13 +3,14 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from reaper.model.kinds.instance import Instance, InstanceState, Lifecycle
 from reaper.model.resource import ResourceId
 from tests.simulation.agents import MODELS, Agent
+from tests.simulation.hours import NEVER, ORDER_TAG, TAG
 from tests.simulation.lives import DAY, LIVES, MINUTE, USUAL, Pressure, of_one_job
-from tests.simulation.settings import ACCOUNTS, PROJECT, REGIONS, ZONES, Hours, Settings, Terms
+from tests.simulation.settings import ACCOUNTS, PROJECT, REGIONS, ZONES, Hours, Settings, Stretch, Terms, Times
 from tests.simulation.truth import Life, Track
 
 WEATHERS = ("calm", "hiccups", "storm")
@@ -51,6 +52,7 @@ class Machine:
     clone: Agent | None = None
     forged: bool = False
     silent_since: float | None = None
+    sleeps: bool = False  # suspended, and not stopped: the same boot goes on
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ def draw(seed: int, focus: frozenset[str] = frozenset()) -> Fleet:
             _gang(fleet, f"job-{group}", dice.randint(2, min(5, size - len(fleet.machines))))
         else:
             _add(fleet, None, None)
+    _under_schedules(fleet, random.Random(f"hours {seed}"))
     return fleet
 
 
@@ -226,3 +229,78 @@ def _add(fleet: Fleet, group: str | None, given: tuple[str, str, Life] | None, a
     fleet.machines.append(Machine(id, track, agent, policy, life_name, quirks, owner, group))
 
 
+# --- schedules ------------------------------------------------------------------------------------------------------------
+
+WHERE = {
+    3: (("Europe/Sofia", "BG"), ("America/New_York", None), ("Asia/Kolkata", None)), 6: (("Asia/Manila", "PH"), ("Europe/Berlin", None), ("UTC", None)),
+    10: (("Europe/Dublin", "IE"), ("Europe/Berlin", None), ("Pacific/Auckland", "NZ"), ("Australia/Lord_Howe", None)),
+}  # fmt: skip
+"""By month of the world's begin: zones, and countries with a holiday in these days. Late in March their clocks change."""
+
+IN_SPRING = (("Europe/Malta", "MT"), ("Europe/Berlin", None), ("Africa/Casablanca", None), ("America/Santiago", None))
+WEEKDAYS, WHOLE_WEEK = (0, 1, 2, 3, 4), (0, 1, 2, 3, 4, 5, 6)
+
+
+def _under_schedules(fleet: Fleet, dice: random.Random) -> None:
+    """In a third of the worlds. Its own dice, thrown last: the other worlds stay as they are."""
+    if dice.random() >= (1.0 if "hours" in fleet.focus else 1 / 3):
+        return
+    settings = replace(fleet.settings, hours={"office": _times(fleet, dice), "late": _times(fleet, dice)})
+    if "one-a-minute" in fleet.focus:
+        settings = replace(settings, starts_per_minute=1)
+    names = [name for name in ("exploration", "training", "evaluation") if dice.random() < 0.9] or ["exploration"]
+    for name in names:
+        settings = settings.edit(name, hours="office" if dice.random() < 0.8 else "late")
+        if dice.random() < 0.5:  # by day machines may stand idle for long
+            settings = settings.edit(name, idle_for=dice.choice((2, 4)) * 60 * MINUTE, held_for=dice.choice((5, 8)) * 60 * MINUTE)
+        if settings.google and dice.random() < 0.3 and not fleet.focus & {"hibernate", "stop-and-snapshot", "terminate"}:
+            settings = settings.edit(name, action="suspend", suspend_else=dice.choice(("stop", "stop", "hold")))
+    fleet.settings = settings
+    for n, instance in enumerate(fleet.instances):
+        tags, what = dict(instance.tags), dice.random()
+        what = 1.0 if "order" in fleet.focus and fleet.machines[n].group is not None else what
+        if what < (0.5 if "never" in fleet.focus else 0.15):
+            tags[TAG if dice.random() < 0.7 else "Reaper-Hours"] = dice.choice(("late", "LATE", " office ", NEVER, "Never"))
+            if "never" in fleet.focus:
+                tags[TAG] = NEVER
+        elif what < (0.5 if "unreadable" in fleet.focus else 0.23):
+            tags[TAG] = dice.choice(("offce", "mon-fri 08:00-19:00", "", "office late"))
+            if dice.random() < 0.3:
+                tags |= {TAG: "office", "REAPER-HOURS": "late"}
+        if fleet.machines[n].group is not None and dice.random() < 0.8:
+            tags[ORDER_TAG] = str(n % 3) if dice.random() < 0.9 else "first"
+        fleet.instances[n] = replace(instance, tags=tags, suspends=dice.random() < 0.6 if instance.id.cloud == "gcp" else None)
+
+
+def _times(fleet: Fleet, dice: random.Random) -> Times:
+    spring = fleet.base.month == 3 and fleet.base.day > 15
+    zone, country = dice.choice(IN_SPRING if spring else WHERE[fleet.base.month])
+    weekend = fleet.base.weekday() >= 4 or dice.random() < 0.3
+    start, end = dice.choice((time(8), time(8), time(7, 30), time(9, 15))), dice.choice((time(19), time(18), time(17, 45), time(21)))
+    if "short" in fleet.focus:  # half a day from here: an evening and a morning have to fit in
+        start, end = (((fleet.base + timedelta(hours=h)).replace(minute=0)).time() for h in (7, 2))
+        zone, weekend = "UTC", True
+    on = [Stretch(WHOLE_WEEK if weekend else WEEKDAYS, start, end)]
+    shape = dice.random()
+    if shape < 0.15:
+        on = [Stretch(on[0].days, start, time(12)), Stretch(on[0].days, time(13), end)] if start < time(12) and end > time(13) else on
+    elif shape < 0.3:
+        on = [Stretch(on[0].days, time(14), time(2, 30))]  # over midnight, and into the hour in which clocks change
+    second = (fleet.base + timedelta(days=dice.choice((1, 1, 2)))).date()
+    off_days: tuple[date, ...] = (second,) if dice.random() < (0.8 if "holiday" in fleet.focus else 0.25) else ()
+    noon = datetime.combine(second, time(12))
+    idle_for = dice.choice((5, 10, 15, 30)) * MINUTE
+    return Times(
+        zone, tuple(on), off_days, country if dice.random() < 0.7 else None,
+        also_on=((noon + timedelta(hours=9), noon + timedelta(hours=11)),) if dice.random() < 0.1 else (),
+        also_off=((noon, noon + timedelta(hours=5)),) if dice.random() < 0.1 else (),
+        only=_only(fleet, dice), wait=dice.choice((5, 10, 20, 30)) * MINUTE,
+        idle_for=idle_for, held_for=dice.choice((1, 1, 2)) * idle_for, quiet=dice.random() < 0.15, start_also=dice.random() < 0.2,
+        no_agent="warn-and-stop" if dice.random() < (0.7 if "unseen" in fleet.focus else 0.15) else "report",
+        if_busy="stop" if dice.random() < 0.06 else "hold",
+    )  # fmt: skip
+
+
+def _only(fleet: Fleet, dice: random.Random) -> str | None:
+    drawn = dice.choice(("stop", "start")) if dice.random() < 0.12 else None
+    return next((word for word in ("stop", "start") if f"only-{word}" in fleet.focus), drawn)

@@ -8,9 +8,10 @@ from typing import Any
 from reaper.model.audit import AuditKind
 from reaper.model.kinds.instance import Instance, InstanceState
 from reaper.model.resource import ResourceId
-from tests.simulation import rules
+from tests.simulation import hours, rules
 from tests.simulation.fleet import Heard, Machine
 from tests.simulation.lives import DAY, HOUR, MINUTE
+from tests.simulation.mornings import Mornings
 from tests.simulation.process import Process
 from tests.simulation.rules import Case
 from tests.simulation.settings import Hours, Settings
@@ -47,6 +48,7 @@ class Judge:
         self.late_work = 0
         self.late_spans: list[float] = []
         self.blinks = 0
+        self.by_its_words = 0  # stops by a schedule that says so, of busy machines or of those without an agent
         self.actions = 0
         self.leases: list[tuple[float, str, Any]] = []
         self.called: set[str] = set()
@@ -57,12 +59,14 @@ class Judge:
         self.up_since: dict[ResourceId, float] = {}
         self.end_protection_since: dict[ResourceId, float] = {}
         self.stop_protection_since: dict[ResourceId, float] = {}
+        self.launched_at: dict[ResourceId, float] = {}
         self.down_by_us: set[ResourceId] = set()
         self.touched_since: set[ResourceId] = set()
         self.stops: list[Stop] = []
         self.shields = Shields(world, self)
         self.spending = Spending(world, self)
         self.useful = Usefulness(world, self)
+        self.mornings = Mornings(world, self)
         self._last_cycle: str | None = None
 
     # --- what the world tells --------------------------------------------------------------------------------------------
@@ -80,6 +84,8 @@ class Judge:
             wrong = rule(case)
             if wrong is not None:
                 self.accuse(rule.__name__, f"{verb} of {machine.life} {machine.id.native} ({case.cause or 'no cause'}): {wrong}")
+        if verb == "start":
+            self.mornings.called(machine, case.cause)
         if case.attempt is not None and verb not in rules.LATER:
             self.called.add(case.attempt.id)
         self.actions += 1
@@ -107,6 +113,9 @@ class Judge:
         for name, terms in now.policies.items():
             if was.policies.get(name) != terms:
                 self.anew.append((t, name, f"a change of policy {name}"))
+        for name in was.hours.keys() | now.hours.keys():
+            if was.hours.get(name) != now.hours.get(name):
+                self.anew.append((t, f"hours {name}", f"a change of hours {name}"))
 
     def cycle_ends(self, process: Process) -> None:
         """A cycle came to its end if it wrote that down; what breaks off after that changes nothing."""
@@ -118,22 +127,28 @@ class Judge:
     def went_down(self, machine: Machine, who: str) -> None:
         self.down_by_us.discard(machine.id)
         self.touched_since.discard(machine.id)
+        self.mornings.forget(machine)
         if who == "people":
             return
+        self.mornings.went_down(machine, self.world.processes[who].force or self.world.settings)
         self.down_by_us.add(machine.id)
         instance = self.world.cloud.machines[machine.id]
         self.stops.append(Stop(self.world.clock.t, machine, "", self.spending.price(instance)))
 
     def goes_up(self, machine: Machine, who: str) -> None:
+        self.launched_at[machine.id] = self.world.clock.t
+        self.mornings.goes_up(machine, who)
         if who != "people":
             self.spending.starts.append(self.world.clock.t)
 
     def came_up(self, machine: Machine) -> None:
         self.up_since[machine.id] = self.world.clock.t
+        self.mornings.came_up(machine)
         self.down_by_us.discard(machine.id)
 
     def touched(self, machine: Machine) -> None:
         self.touched_since.add(machine.id)
+        self.mornings.forget(machine)
 
     def stop_protection_changed(self, machine: Machine) -> None:
         self.stop_protection_since[machine.id] = self.world.clock.t
@@ -144,6 +159,7 @@ class Judge:
     def ended(self, machine: Machine) -> None:
         """It is gone for good; what it saved until its people came back was judged when it went down."""
         self.world.say(f"{machine.life} {machine.id.native} is ended")
+        self.mornings.forget(machine)
 
     def brake(self, on: bool) -> None:
         self.brake_since = self.world.clock.t if on else None
@@ -162,6 +178,7 @@ class Judge:
         self.spending.forget_since = taken
         self.stops = [stop for stop in self.stops if stop.at <= taken]
         self.down_by_us &= {stop.machine.id for stop in self.stops}
+        self.mornings.restored(taken)
         self.world.restored_at.append(now)
 
     def late(self, machine: Machine, span: float) -> None:
@@ -171,6 +188,7 @@ class Judge:
 
     def account(self) -> None:
         self.useful.account()
+        self.mornings.account()
 
     # --- what the rules ask ----------------------------------------------------------------------------------------------
 
@@ -187,6 +205,7 @@ class Judge:
         return Case(
             self, world, verb, machine, process, force, terms, instance, world.cloud.as_it_was(machine.id, now - rules.READ_TO_CALL - 1.0 - lag),
             opened[0] if opened else None, len(world.people.attempts(open_only=True, resource=machine.id)), now, self.newest(machine), warned[0], warned[1], slack,
+            next((found[1] for i in (instance, world.cloud.as_it_was(machine.id, now - rules.READ_TO_CALL - 1.0 - lag)) if (found := hours.under(i, force)) is not None), None),
         )  # fmt: skip
 
     def newest(self, machine: Machine) -> Heard | None:
@@ -231,9 +250,9 @@ class Judge:
     def stopped_just_now(self, machine: Machine) -> bool:
         return any(stop.machine is machine and self.world.clock.t - stop.at < 10 * MINUTE for stop in self.stops[-20:])
 
-    def anew_since(self, machine: Machine, policy: str, warned_at: float) -> str | None:
+    def anew_since(self, machine: Machine, policy: str, warned_at: float, schedules: tuple[str, ...] = ()) -> str | None:
         for t, of, what in self.anew:
-            if t > warned_at and of in (None, policy):
+            if t > warned_at and of in (None, policy, *schedules):
                 return what
         for since, until in machine.snoozed:
             if until > warned_at and since < self.world.clock.t and self._a_cycle_in(max(since, warned_at), until):

@@ -48,14 +48,17 @@ def plant(fault: Fault) -> Callable[[], None]:
         by_function.setdefault(_function(edit.where), []).append(edit)
     swaps = [(function, _edited(function, edits)) for function, edits in by_function.items()]
     before = [(function, function.__code__) for function, _ in swaps]
-    for function, code in swaps:
-        function.__code__ = code
+    modules = {edit.where.partition(":")[0] for edit in fault.edits}
 
-    def undo() -> None:
-        for function, code in before:
+    def become(codes: list[tuple[FunctionType, Any]]) -> None:
+        for function, code in codes:
             function.__code__ = code
+        for kept in (value for module in modules for value in vars(importlib.import_module(module)).values()):
+            if hasattr(kept, "cache_clear"):  # what was worked out by the other code
+                kept.cache_clear()
 
-    return undo
+    become(swaps)
+    return lambda: become(before)
 
 
 @contextmanager
@@ -114,6 +117,8 @@ def _guard(name: str, module: str, function: str, focus: str, seeds: int = 12) -
 _EXECUTE, _LIFE, _WINDOWS, _LOOK = "reaper.service.execute:Executor", "reaper.decide.lifecycle", "reaper.decide.windows", "reaper.decide.last_look:last_look"
 
 _RECIPES = "reaper.service.recipes"
+
+_SCHEDULE, _CLOSING, _MORNINGS = "reaper.decide.schedule", "reaper.decide.closing", "reaper.service.mornings"
 
 FAULTS: tuple[Fault, ...] = (
     _guard("ineligible", "eligible", "ineligible", "calm small out-of-scope forgotten"),
@@ -229,6 +234,49 @@ FAULTS: tuple[Fault, ...] = (
         f"{_RECIPES}:Recipes._step", "_newest(snapshots, volume) is None", "True")),
     _fault("the kill switch does not bind later steps", "storm small terminate brake forgotten", Edit(
         f"{_RECIPES}:Recipes._permitted", "brake is not None", "False")),
+    _fault("due before hours end (all three checks)", "calm small hours",
+        Edit(f"{_CLOSING}:closing", "now >= now_is.until - hours.wait", "now >= now_is.until - 3 * hours.wait"),
+        Edit(f"{_LIFE}:_count", " and (mark.not_before is None or now >= mark.not_before)", ""),
+        Edit(_LOOK, "mark.not_before is not None and now < mark.not_before", "False")),
+    _fault("holidays ignored", "calm small hours holiday", Edit(f"{_SCHEDULE}:_weekly", " and schedule.off_because(day) is None", "")),
+    _fault("clocks that change taken for a fixed offset", "calm small hours", Edit(
+        f"{_SCHEDULE}:moment_of", "place = ZoneInfo(zone)", "return (wall - _EPOCH.astimezone(ZoneInfo(zone)).utcoffset()).replace(tzinfo=UTC)")),
+    _fault("who restarts in the night is stopped again", "calm small hours owl", Edit(
+        f"{_CLOSING}:closing", "running_since is not None and running_since >= ended", "False")),
+    _fault("what stops within hours is owed a start", "calm small hours forgotten", Edit(
+        f"{_CLOSING}:owed_by", "hours.start_also or not spell(hours.schedule, now).on", "True")),
+    _fault("a person's stop in the night taken for ours", "calm small hours owl touch", Edit("reaper.decide.undo:_moved")),
+    _fault("started twice for the same hours (all three checks)", "calm small hours by-hand", Edit("reaper.decide.undo:_moved"),
+        Edit(f"{_MORNINGS}:_owed", 'handled.get(str(instance.id), "") >= at.isoformat()', "False"),
+        Edit(f"{_MORNINGS}:_lasts", "limit=_BACK) if _counts(a)", "limit=_BACK) if _counts(a) and a.action.stops")),
+    _fault("a schedule tag that cannot be read is passed over", "calm small hours unreadable", Edit(
+        "reaper.service.hours:NamedHours.applied", "if not names:", "if not names & {NEVER, *self._known}:")),
+    _fault("the tag never is passed over", "calm small hours never", Edit("reaper.service.hours:NamedHours.applied", "if not names:", "if not names - {NEVER}:")),
+    _fault("mornings forgotten by a restart", "hiccups small hours restart", Edit(
+        "reaper.service.cycle:Cycle._decide", "mornings.read(self._store, this.gathering, this.now, starting(self._store))",
+        "{r: m for r, m in mornings.read(self._store, this.gathering, this.now, starting(self._store)).items()"
+        " if self._store.attempt(m.stop).epoch == self._store.held_lease().epoch}"), seeds=24),
+    _fault("mornings never come", "calm small hours", Edit("reaper.decide.causes.morning_start:morning_start", "now < morning.begins_at", "True")),
+    _fault("mornings come as soon as the night", "calm small hours", Edit("reaper.decide.causes.morning_start:morning_start", "now < morning.begins_at", "False")),
+    _fault("a boot takes no time", "calm small hours", Edit("reaper.decide.mornings:begins", "moment - one.boot - chain", "moment - chain")),
+    _fault("what hours stop is decided once and not again", "storm small hours crawl late-hours",
+        Edit(f"{_EXECUTE}._stands", "decision.verdict is not Verdict.ACT or", "planned.cause != AFTER_HOURS and decision.verdict is not Verdict.ACT or"),
+        Edit(f"{_EXECUTE}._stands", "decision.action is not planned.action:", "planned.cause != AFTER_HOURS and decision.action is not planned.action:"),
+        Edit(f"{_EXECUTE}._stands", "if gone is not None:", "if gone is not None and planned.cause != AFTER_HOURS:"), seeds=24),
+    _fault("rate of starts off", "calm small hours one-a-minute", Edit("reaper.decide.budget:limits", "budget.per_minute is not None", "False")),
+    _fault("order of starts ignored (when and who)", "calm small hours gang order", Edit(f"{_MORNINGS}:_waits"),
+        Edit("reaper.decide.mornings:begins", "moment - one.boot - chain", "moment - one.boot")),
+    _fault("a schedule that only stops starts as well (both checks)", "calm small hours only-stop",
+        Edit(f"{_CLOSING}:owed_by", "hours is None or not hours.schedule.starts", "hours is None"),
+        Edit(f"{_MORNINGS}:_may_be_owed", "hours is not None and hours.schedule.starts", "hours is not None")),
+    _fault("a schedule that only starts stops as well", "calm small hours only-start", Edit(f"{_CLOSING}:closing", "or not hours.schedule.stops", "")),
+    _fault("the wait before hours end not served", "calm small hours", Edit("reaper.model.policy:Policy.warn_for", "Warn(self.hours.wait,", "Warn(timedelta(0),")),
+    _fault("machines at work go with their hours", "calm small hours", Edit(
+        "reaper.decide.facts:Facts.stops_at_work", ' and self.closing.hours.if_busy == "stop"', "")),
+    _fault("the kill switch does not bind starts that are tried again", "hiccups small hours sold-out edit-hours brake edit", Edit(
+        f"{_EXECUTE}.start_again", "if cause == MORNING_START else None", "if False else None"), seeds=40),
+    _fault("machines without an agent go with their hours", "calm small hours no-agent", Edit(
+        "reaper.decide.facts:Facts.stops_unseen", ' and self.closing.hours.no_agent == "warn-and-stop"', "")),
 )  # fmt: skip
 
 BY_NAME = {fault.name: fault for fault in FAULTS}

@@ -12,10 +12,11 @@ from reaper.model.kinds.instance import Instance, InstanceState, Lifecycle
 from reaper.model.kinds.snapshot import SnapshotState
 from reaper.model.plan import Attempt
 from reaper.service.fleet import read_jumps
+from tests.simulation import hours
 from tests.simulation.fleet import Heard, Machine
 from tests.simulation.lives import DAY, HOUR, MINUTE
 from tests.simulation.process import Process
-from tests.simulation.settings import Settings, Terms
+from tests.simulation.settings import Settings, Terms, Times
 
 WINDOW = 60.0
 """The report period, in seconds. Longer windows in dull times do not stretch what counts as fresh."""
@@ -25,7 +26,7 @@ LATER = ("snapshot", "terminate")
 
 LATER_VERBS = ("stop-and-snapshot", "terminate")
 ACTIONS = {
-    "stop": ("stop", "stop-and-snapshot", "terminate"), "hibernate": ("hibernate",), "start": ("start",),
+    "stop": ("stop", "stop-and-snapshot", "terminate"), "hibernate": ("hibernate", "suspend"), "start": ("start",),
     "snapshot": LATER_VERBS, "terminate": ("terminate",),
 }  # fmt: skip
 """Of which actions each verb is a step."""
@@ -42,7 +43,8 @@ HALF_BLIND = {"no-cpu": "its CPU could not be read", "no-disk": "its disks' traf
 class Case:
     """
     One call that takes a machine away. ``before``: the machine as it truly was when the last honest read could be made;
-    ``look``: the newest believable window that had reached a door; ``warned_at``: when its last warning was accepted.
+    ``look``: the newest believable window that had reached a door; ``warned_at``: when its last warning was accepted; ``times``: the
+    schedule it is under by the configuration in force.
     """
 
     judge: Any
@@ -61,6 +63,7 @@ class Case:
     warned_at: float | None
     warned_under: str | None
     slack: float
+    times: Times | None = None
 
     @property
     def cause(self) -> str:
@@ -72,7 +75,28 @@ class Case:
         assert self.terms is not None
         if self.cause == "job-ended":
             return self.terms.ended_for or 0.0
+        if self.by_the_clock:
+            assert self.times is not None
+            end = self.look.end if self.look is not None else self.now
+            unheld = end - self.machine.track.held_until(end) >= self.times.idle_for - WINDOW
+            return self.times.idle_for if unheld else self.times.held_for
         return self.terms.held_for if self.cause == "held" else self.terms.idle_for
+
+
+    @property
+    def by_the_clock(self) -> bool:
+        """Stopped for the end of hours. Without a schedule that can be read another rule accuses, and the rest has nothing to say."""
+        return self.cause == "after-hours" and self.times is not None
+
+    @property
+    def unseen(self) -> bool:
+        """Stopped by its schedule's own words although it never had an agent."""
+        return self.by_the_clock and self.machine.agent is None and self.times is not None and self.times.no_agent == "warn-and-stop"
+
+    @property
+    def at_work_too(self) -> bool:
+        """Stopped by its schedule's own words whether it works or not."""
+        return self.by_the_clock and self.times is not None and self.times.if_busy == "stop"
 
 
 Rule = Callable[[Case], str | None]
@@ -100,9 +124,13 @@ def only_where_enforced(case: Case) -> str | None:
     wanted = case.terms.action
     if wanted == "hibernate" and case.instance.hibernation is not True:
         wanted = case.terms.hibernate_else
+    if wanted == "suspend" and case.instance.suspends is not True:
+        wanted = case.terms.suspend_else
+    if wanted == "terminate" and case.by_the_clock:
+        wanted = "stop"  # what is ended is not there in the morning
     if case.attempt is not None and case.attempt.action.value != wanted:
         return f"its policy wants it to {wanted}, and this is to {case.attempt.action}"
-    if case.verb != ("hibernate" if wanted == "hibernate" else "stop"):
+    if case.verb != ("hibernate" if wanted in ("hibernate", "suspend") else "stop"):
         return f"its policy wants it to {wanted}, and the call is {case.verb}"
     if case.settings.also == case.terms.tag and case.instance.tags.get("twice") == "yes":
         return "two policies match it"
@@ -261,6 +289,9 @@ def old_enough(case: Case) -> str | None:
 def no_work_taken(case: Case) -> str | None:
     """Not busy for more than one report window. What began after the last look is counted elsewhere, and bounded."""
     track = case.machine.track
+    if case.unseen or case.at_work_too:
+        case.judge.by_its_words += 1
+        return None
     if not track.at(case.now).work:
         return None
     began = track.work_began(case.now)
@@ -273,7 +304,7 @@ def no_work_taken(case: Case) -> str | None:
 
 def idle_for_its_term(case: Case) -> str | None:
     """By truth nothing was worked within the term that the cause asks for, up to the last look."""
-    if case.look is None or case.terms is None:
+    if case.look is None or case.terms is None or case.at_work_too:
         return None
     track, end = case.machine.track, case.look.end
     begin = end - case.term + WINDOW
@@ -293,7 +324,7 @@ def idle_for_its_term(case: Case) -> str | None:
 def looked_again(case: Case) -> str | None:
     """A believable window that began after the wait was served, and ended at most one report period before the call."""
     if case.look is None:
-        return "nothing believable was ever heard of it"
+        return None if case.unseen else "nothing believable was ever heard of it"
     age = case.now - case.look.end
     if age > WINDOW + case.slack:
         return f"the last look ended {age:.0f} s before the call"
@@ -312,7 +343,14 @@ def seen_well(case: Case) -> str | None:
         return "its data wait could not be read at the last look"
     if "no-orchestrator-look" in look.ails and case.terms.orchestrator == "hold":
         return "whether an orchestrator runs could not be read"
-    return case.judge.uncovered(case.machine, look, case.term)  # type: ignore[no-any-return]
+    return case.judge.uncovered(case.machine, look, _term_seen(case))  # type: ignore[no-any-return]
+
+
+def _term_seen(case: Case) -> float:
+    """Outside hours the schedule's own term is enough, whichever cause was warned of."""
+    if case.times is None or case.times.only == "start" or hours.on(case.times, case.world.clock, case.now):
+        return case.term
+    return min(case.term, case.times.held_for)
 
 
 def one_voice(case: Case) -> str | None:
@@ -337,20 +375,55 @@ def hook_agrees(case: Case) -> str | None:
 
 def warned_and_waited(case: Case) -> str | None:
     """A warning under this policy was accepted, after everything that makes warnings anew, and its wait was served in full."""
-    if case.warned_at is None or case.look is None or case.terms is None:
+    if case.warned_at is None or (case.look is None and not case.unseen) or case.terms is None:
         return "nobody was warned"
     if case.warned_under != case.terms.tag:
         return f"people were warned under {case.warned_under}, and it is under {case.terms.tag} now"
-    anew = case.judge.anew_since(case.machine, case.terms.tag, case.warned_at)
+    anew = case.judge.anew_since(case.machine, case.terms.tag, case.warned_at, _schedules(case))
     if anew is not None:
         return f"people were not warned anew after {anew}"
-    worked = case.machine.track.worked_until(case.look.end - 25.0)
-    if worked > case.warned_at and not case.judge.blink(case.machine, worked - 1.0, worked):
+    looked, ended = (case.look.start, case.look.end) if case.look is not None and not case.unseen else (case.now, case.now)
+    worked = case.machine.track.worked_until(ended - 25.0)
+    if worked > case.warned_at and not (case.unseen or case.at_work_too) and not case.judge.blink(case.machine, worked - 1.0, worked):
         return "it has worked since it was warned"
     wait, quiet = case.terms.waits(case.cause)
-    served = case.judge.served(case.machine, case.warned_at, case.look.start + case.slack, quiet, case.settings.cycle)
+    if case.by_the_clock and case.times is not None:
+        wait, quiet = case.times.wait, case.terms.quiet if case.times.quiet else None
+    served = case.judge.served(case.machine, case.warned_at, looked + case.slack, quiet, case.settings.cycle)
     if served < wait - 2.0:
         return f"{served:.0f} s of its wait of {wait:.0f} s were served when the last look began"
+    return None
+
+
+def _schedules(case: Case) -> tuple[str, ...]:
+    """What it was warned under must be what it is stopped under, as far as the clock stops it."""
+    found = hours.under(case.instance, case.settings) or hours.under(case.before, case.settings)
+    return (f"hours {found[0]}",) if case.by_the_clock and found is not None else ()
+
+
+def only_after_hours(case: Case) -> str | None:
+    """The clock stops nothing before hours end, nor what is under no schedule that can be read, nor what was started since."""
+    if case.cause != "after-hours":
+        return None
+    wrong = [_within_hours(case, instance) for instance in (case.instance, case.before)]
+    return wrong[0] if all(wrong) else None
+
+
+def _within_hours(case: Case, instance: Instance) -> str | None:
+    found, clock = hours.under(instance, case.settings), case.world.clock
+    if found is None:
+        return "it is under no schedule that can be read"
+    name, times = found
+    if times.only == "start":
+        return f"hours {name} stop nothing"
+    moments = [t for t in (case.now, case.now + case.process.clock.off) if not hours.on(times, clock, t)]
+    if not moments:
+        return f"hours {name} want it on for {(hours.until(times, clock, case.now) - case.now) / MINUTE:.0f} minutes more"
+    ended = hours.since(times, clock, moments[0])
+    if case.judge.launched_at.get(case.machine.id, -1e9) > ended + 2.0:
+        return f"it was started {(case.judge.launched_at[case.machine.id] - ended) / MINUTE:.0f} minutes after hours {name} had ended"
+    if case.look is not None and not case.unseen and case.look.start + case.slack + abs(case.process.clock.off) < ended:
+        return f"the last look began {ended - case.look.start:.0f} s before hours {name} ended"
     return None
 
 
@@ -377,7 +450,7 @@ def within_budgets(case: Case) -> str | None:
 
 STOP_RULES: tuple[Rule, ...] = (
     only_where_enforced, kill_switch, breaker, led, clocks_agree, read_afresh, one_call_per_intent, not_hammered, in_scope, not_claimed, not_protected, not_snoozed, nothing_a_stop_breaks,
-    old_enough, no_work_taken, idle_for_its_term, looked_again, seen_well, one_voice, hook_agrees, warned_and_waited, gang_whole, within_budgets,
+    old_enough, only_after_hours, no_work_taken, idle_for_its_term, looked_again, seen_well, one_voice, hook_agrees, warned_and_waited, gang_whole, within_budgets,
 )  # fmt: skip
 
 
@@ -394,6 +467,21 @@ def started_only_ours_once(case: Case) -> str | None:
     if machine.id in judge.touched_since:
         return "somebody touched it since we stopped it"
     return None
+
+
+def for_its_hours(case: Case) -> str | None:
+    """
+    A start by the clock is owed, comes shortly before hours begin or while they run, once for these hours, and after those of
+    its job that come first.
+    """
+    if case.cause != "morning-start":
+        return None
+    if case.terms is None or case.terms.mode != "enforce":
+        return "no policy that enforces matches it"
+    if case.judge.brake_since is not None and case.now - case.judge.brake_since > READ_TO_CALL:
+        return f"the kill switch has been on for {case.now - case.judge.brake_since:.0f} s"
+    wrong = [case.judge.mornings.refuses(case, instance) for instance in (case.instance, case.before)]
+    return wrong[0] if all(wrong) else None
 
 
 def start_enforced(case: Case) -> str | None:
@@ -495,7 +583,7 @@ END_RULES: tuple[Rule, ...] = (
     nothing_bars_its_end, every_disk_kept, untouched_since_the_stop,
 )  # fmt: skip
 
-START_RULES: tuple[Rule, ...] = (start_enforced, led, read_afresh, one_call_per_intent, in_scope, started_only_ours_once, within_budgets)
+START_RULES: tuple[Rule, ...] = (start_enforced, led, read_afresh, one_call_per_intent, in_scope, started_only_ours_once, for_its_hours, within_budgets)
 
 
 RULES: dict[str, tuple[Rule, ...]] = {

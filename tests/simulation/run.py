@@ -25,7 +25,10 @@ from tests.simulation.world import World
 
 @dataclass(slots=True)
 class Outcome:
-    """What one seed came to. ``saved``, ``wasted`` in hours. ``story``: kept of failing seeds."""
+    """
+    What one seed came to. ``saved``, ``wasted`` in hours. ``mornings``: owed, made and late. ``by_its_words``: stops of what works or was
+    never heard, by a schedule that says so. ``story``: kept of failing seeds.
+    """
 
     seed: int
     weather: str
@@ -38,6 +41,8 @@ class Outcome:
     violations: list[Violation]
     faults: dict[str, int]
     story: list[str] = field(default_factory=list)
+    mornings: tuple[int, int, int] = (0, 0, 0)
+    by_its_words: int = 0
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -67,6 +72,7 @@ def run(seed: int, focus: frozenset[str] = frozenset(), *, story: bool = False, 
     return Outcome(
         seed, world.fleet.weather, useful.machine_s / DAY, judge.actions, judge.late_work, useful.saved / 3600, useful.wasted / 3600,
         time.process_time() - began, judge.violations, dict(world.faults), world.told if keep else [],
+        (judge.mornings.owed, judge.mornings.made, judge.mornings.late), judge.by_its_words,
     )  # fmt: skip
 
 

@@ -86,7 +86,7 @@ class Track:
         self._sums: list[tuple[float, ...]] = []  # cpu seconds of one core, disk, net, then joules of each GPU
         self._known = at
         self.off = False
-        self.booted_at = at
+        self.booted_at = self.ready_at = at
 
     # --- going on ----------------------------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class Track:
         self.off = False
         self.booted_at = self._known = t
         self._append(t, BOOTING)
-        self._known = t + booting
+        self._known = self.ready_at = t + booting
 
     def insert(self, t: float, doings: list[tuple[float, Doing]]) -> None:
         """From ``t`` on these come first, and then what would have come."""

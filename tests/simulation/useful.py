@@ -9,6 +9,7 @@ from typing import Any
 from reaper.model.kinds.instance import InstanceState
 from reaper.model.resource import ResourceId
 from reaper.service.fleet import read_jumps
+from tests.simulation import hours
 from tests.simulation.fleet import Machine
 from tests.simulation.lives import DAY, MINUTE
 from tests.simulation.settings import Hours, Terms
@@ -64,6 +65,8 @@ class Usefulness:
         if self.world.cloud.machines[machine.id].state is not InstanceState.RUNNING:
             return False
         over = 0.0
+        if self._near_its_hours(machine, within):
+            return True
         for m in (machine, *self.judge.mates(machine)):
             terms = self._terms(m)
             if terms is None or not terms.takes or m.track.at(now).work:  # who works has fifteen minutes at the least
@@ -74,6 +77,17 @@ class Usefulness:
                 spans.append(worked + terms.ended_for)
             over = max(over, min(spans))
         return over < now + within and self._in_the_way(machine) is None
+
+    def _near_its_hours(self, machine: Machine, within: float) -> bool:
+        """Whether the clock may nominate it; a job's machines one by one."""
+        now = self.world.clock.t
+        found = hours.under(self.world.cloud.machines[machine.id], self.world.settings)
+        if found is None or found[1].only == "start" or machine.track.at(now).work or self._in_the_way(machine) is not None:
+            return False
+        times = found[1]
+        if hours.on(times, self.world.clock, now + times.wait + within):
+            return False
+        return machine.track.worked_until(now) + times.idle_for < now + within
 
     def _terms(self, machine: Machine) -> Terms | None:
         phase = self.world.cloud.machines[machine.id].tags.get("phase")
@@ -94,6 +108,8 @@ class Usefulness:
             return "its hook"
         if terms.action == "hibernate" and terms.hibernate_else == "hold" and instance.hibernation is not True:
             return "it cannot hibernate"
+        if terms.action == "suspend" and terms.suspend_else == "hold" and instance.suspends is not True:
+            return "it cannot be suspended"
         if terms.action == "terminate" and machine.id in world.cloud.end_protected:
             return "termination protection"
         if instance.tags.get("team") != "ml" or world.cloud.stop_protected.get(machine.id, False) is not False:
@@ -135,7 +151,7 @@ class Usefulness:
         worked, held = track.worked_until(now), track.held_until(now)
         term_over = min(max(worked, held) + terms.idle_for, worked + terms.held_for)
         up = self.judge.up_since.get(machine.id, 0.0) + terms.min_age
-        anew = max((t for t, of, _ in self.judge.anew if of in (None, terms.tag) and world.fleet.weather == "calm"), default=0.0)
+        anew = max((t for t, of, _ in self.judge.anew if (of in (None, terms.tag) or of.startswith("hours ")) and world.fleet.weather == "calm"), default=0.0)
         last_wait = self.judge.beats[0][0] if self.judge.beats else now
         begin = max(term_over, up, anew, self.held.get(machine.id, -1e9), last_wait) + 9 * MINUTE  # a dull tick passes before it is noticed
         # A look that comes a minute after quiet hours have begun comes in the morning.

@@ -137,7 +137,7 @@ class World:
             self.report(machine)
         self.memory.write_down(self.store)
         self.judge.account()
-        hurried = any(self._counts_down(mark) for mark in self.people.marks().values())
+        hurried = any(self._counts_down(mark) for mark in self.people.marks().values()) or self.judge.mornings.near()
         for n, process in enumerate([p for p in self.processes.values() if p.alive]):
             # Now and then well after the reports: cycles and agents keep no step.
             offset = self.dice.uniform(2.0, 32.0) if not hurried or self.dice.random() < 0.85 else self.dice.uniform(32.0, 0.8 * self.settings.cycle)
@@ -171,6 +171,10 @@ class World:
             return 100.0
         if hurried:
             return self.settings.cycle * self.dice.uniform(0.85, 1.05)
+        dull, ahead = self._dull(), self.judge.mornings.quiet_for()
+        return dull if ahead > dull else max(min(ahead, DULL[0]), 0.5 * self.settings.cycle)
+
+    def _dull(self) -> float:
         dull = self.dice.uniform(*DULL)
         if len(self.processes) > 1 or self.people.marks() or any(self.judge.useful.nears_its_term(m, DOZE) for m in self.machines.values()):
             return dull
@@ -316,11 +320,13 @@ class World:
         self.actor = "people"
         if verb == "terminate":
             self.judge.ended(machine)
-        elif verb in ("stop", "hibernate"):
+        elif verb in ("stop", "hibernate", "suspend"):
             machine.comes_back = machine.track.turn_off(t)
             machine.clone = None
+            machine.sleeps = verb == "suspend"
             takes = self.dice.uniform(15.0, 150.0) * (4.0 if verb == "hibernate" else 1.0)
-            self.after(takes, lambda: self._settle(resource, InstanceState.STOPPING, InstanceState.STOPPED))
+            going, gone = (InstanceState.SUSPENDING, InstanceState.SUSPENDED) if machine.sleeps else (InstanceState.STOPPING, InstanceState.STOPPED)
+            self.after(takes, lambda: self._settle(resource, going, gone))
             self.judge.went_down(machine, who)
             if who != "people":
                 for hear in self.on_our_stop:
@@ -339,7 +345,7 @@ class World:
         if self.dice.random() < self.cloud.weather.bounces:
             self.count("start bounces")
             self.cloud.change(
-                machine.id, state=InstanceState.STOPPED, changed_at=self.clock.now(), state_reason="Client.InternalError", fell_back=Hindrance.KEY
+                machine.id, state=InstanceState.SUSPENDED if machine.sleeps else InstanceState.STOPPED, changed_at=self.clock.now(), state_reason="Client.InternalError", fell_back=Hindrance.KEY
             )
             self.say(f"{machine.life} {machine.id.native} falls back to stopped")
             return
@@ -347,7 +353,10 @@ class World:
         machine.track.turn_on(self.clock.t, self.dice.uniform(60.0, 200.0))
         machine.comes_back = None
         self.judge.came_up(machine)
-        if machine.agent is not None:
+        if machine.agent is not None and machine.sleeps:
+            machine.agent.wake(self.clock.t)
+            machine.agent.ails.discard("wedged")
+        elif machine.agent is not None:
             machine.agent.boot(self.clock.t)
             machine.agent.ails.discard("wedged")
 
