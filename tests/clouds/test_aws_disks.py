@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto.elbv2.models import elbv2_backends
 
-from reaper.clouds.aws import leftovers
+from reaper.clouds.aws import leftovers, storage_prices
 from reaper.clouds.aws.cloud import AwsCloud
 from reaper.clouds.aws.disks import parse_disk
 from reaper.clouds.aws.origins import claim_of, made_by
@@ -553,6 +553,29 @@ def test_the_list_price_of_a_disk_counts_what_is_provisioned_beyond_what_is_incl
     assert faults.tries("GetProducts") == 1
 
 
+@pytest.mark.parametrize(
+    ("word", "offers", "prices"),
+    [
+        ("snapshot", (offer("EU-EBS:SnapshotUsage", "GB-Mo", "0.05"), offer("EU-EBS:SnapshotArchiveStorage", "GB-Mo", "9"), offer("EU-EBS:SnapshotUsage.outposts", "GB-Mo", "9")), {"snapshot": 0.05}),
+        ("idle address", (offer("PublicIPv4:IdleAddress", "Hrs", "0.005"), offer("PublicIPv4:InUseAddress", "Hrs", "9")), {"idle address": 0.005}),
+        (
+            "load balancer network",
+            (offer("EUW2-LoadBalancerUsage", "Hrs", "0.0265"), offer("EUW2-LCUUsage", "LCU-Hrs", "9"), offer("EUW2-TS-LoadBalancerUsage", "Hrs", "9")),
+            {"load balancer network": 0.0265},
+        ),
+        ("disk st1", (offer("EBS:VolumeUsage.st1", "GB-Mo", "0.045"), offer("EBS:VolumeUsage.st1", "GB-Mo", "0.05")), {"disk st1": 0.05}),
+        ("disk io2", (offer("EBS:VolumeP-IOPS.io2.tier9", "IOPS-Mo", "1"), offer("EBS:VolumeP-IOPS.io2.tier1", "IOPS-Mo", "1")), {}),
+    ],
+    ids=["snapshot", "address", "load balancer", "the dearest", "tiers nobody knows"],
+)  # fmt: skip
+def test_of_what_the_list_answers_only_the_plain_price_in_the_region_counts(word: str, offers: tuple[str, ...], prices: dict[str, float]) -> None:
+    asked = storage_prices.asked(word)
+
+    assert asked is not None
+    assert asked[0] in ("AmazonEC2", "AmazonVPC", "AWSELB")
+    assert storage_prices.read(word, offers) == prices
+
+
 def test_prices_of_disks_are_kept_in_the_price_file_beside_those_of_machines(make_cloud: Make, moto: MotoEc2, faults: Faults, tmp_path: Any) -> None:
     native, file = volume(moto, Size=100), tmp_path / "prices.json"
     file.write_text('{"us-east-1": {"g5.xlarge": 0.9}}')
@@ -762,6 +785,16 @@ def test_a_target_that_is_not_known_to_be_dead_keeps_its_load_balancer_in_use(
     (shelf,) = make_cloud("us-east-1").shelves()
 
     assert [left.because for left in shelf.leftovers] == ([] if because is None else [because])
+
+
+def test_a_target_group_that_went_meanwhile_has_no_target_and_is_no_failure(make_cloud: Make, balancers: MotoEc2, faults: Faults) -> None:
+    balancer(balancers, "one", groups=1)
+    faults.on("DescribeTargetHealth", refuse("TargetGroupNotFound"))
+
+    (shelf,) = make_cloud("us-east-1").shelves()
+
+    assert [left.because for left in shelf.leftovers] == ["no target is registered with it"]
+    assert shelf.unread == ()
 
 
 def test_target_health_is_asked_so_often_and_no_more_and_the_rest_is_said(

@@ -189,7 +189,13 @@ def _address(raw: Mapping[str, Any], place: Place, hourly: float | None, given: 
 def load_balancers(account: "Account", region: str, _: Sequence[Disk], health_calls: int = HEALTH_CALLS) -> Found:
     """Application, network and gateway ones, without a target that lives; the oldest are looked into first."""
     place = Place("aws", account.own(), region)
-    client = account.reads(region, "elbv2")
+    try:
+        return _load_balancers(account, account.reads(region, "elbv2"), place, health_calls)
+    finally:
+        account.clients.let_go(region, "elbv2")
+
+
+def _load_balancers(account: "Account", client: Any, place: Place, health_calls: int) -> Found:
     balancers = [
         one
         for page in account.paged(f"list load balancers in {place}", client, "describe_load_balancers")
