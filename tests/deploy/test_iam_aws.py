@@ -33,8 +33,11 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "iam" / "aws"
 ADAPTER = ROOT / "reaper" / "clouds" / "aws"
 ALL = (READER, ACTOR, SNAPSHOTS, TERMINATE, HUB)
-SERVICES = ("ec2", "sts", "kms", "autoscaling", "ecs", "pricing", "savingsplans")
+SERVICES = ("elbv2", "ec2", "sts", "kms", "autoscaling", "ecs", "pricing", "savingsplans")
 """Whose action a name is that several have (delete_tags): the first one's."""
+
+PREFIXES = {"elbv2": "elasticloadbalancing"}
+"""Of services that IAM calls something else."""
 
 FREE = {"sts:GetCallerIdentity"}
 """Needs no permission: https://docs.aws.amazon.com/STS/latest/APIReference/API_GetCallerIdentity.html"""
@@ -64,7 +67,7 @@ def operations() -> dict[str, str]:
     found = {}
     for service in SERVICES:
         model = botocore.session.Session().get_service_model(service)
-        found |= {xform_name(name): f"{service}:{name}" for name in model.operation_names if xform_name(name) not in found}
+        found |= {xform_name(name): f"{PREFIXES.get(service, service)}:{name}" for name in model.operation_names if xform_name(name) not in found}
     return found
 
 
@@ -289,12 +292,14 @@ def test_each_document_is_enough_for_its_own_calls_and_for_no_other(moto: MotoEc
     enforcing(moto, on=True)
     try:
         (listed,) = cloud.list()
+        (shelf,) = cloud.shelves()
         protections = cloud.protections(resource)
         found = tried(moto, cloud, resource)
     finally:
         enforcing(moto, on=False)
 
     assert listed.failed is None
+    assert (shelf.failed, shelf.unread) == (None, ())
     assert (protections.stop_protected, protections.owner_unread, protections.keys_because) == (False, None, None)
     assert {name for name, fine in found.items() if fine} == can
 

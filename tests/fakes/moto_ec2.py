@@ -2,7 +2,7 @@
 moto's server over HTTP, as strict about stop and start as EC2 is.
 
 moto alone stops one-time spot, instance-store and even terminated machines, keeps LaunchTime through a restart, and is
-in `stopping` for no time. Codes are EC2's own; texts differ. Server and test share a process, so a test can also reach
+in `stopping` for no time; it knows no pages of disks and snapshots. Codes are EC2's own; texts differ. Server and test share a process, so a test can also reach
 into the backend. Every call that reaches the server is recorded.
 """
 
@@ -18,12 +18,13 @@ import botocore.session
 import moto.ec2.models.instances as models
 import moto.ec2.responses.instances as responses
 from moto.core.exceptions import AccessDeniedError
-from moto.core.responses import BaseResponse
+from moto.core.responses import ActionResult, BaseResponse
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.elastic_block_store import EBSBackend
 from moto.ec2.models.instance_types import INSTANCE_TYPES, InstanceType, InstanceTypeBackend
 from moto.ec2.models.instances import StateReason
+from moto.ec2.responses.elastic_block_store import ElasticBlockStore
 from moto.server import ThreadedMotoServer
 from moto.sts.responses import TokenResponse
 
@@ -110,7 +111,8 @@ class MotoEc2:
     def reset(self) -> None:
         for backends in ec2_backends.values():
             for backend in backends.values():
-                backend.reservations.clear()  # only the machines: a fresh region takes moto a quarter of a second
+                backend.reservations.clear()  # only what tests made: a fresh region takes moto a quarter of a second
+                _forget_storage(backend)
         self.calls.clear()
         self.stopping_reads = self.pending_reads = 0
         self.bounce_with = None
@@ -189,6 +191,8 @@ def _patched(moto: MotoEc2) -> Iterator[None]:
             one.status = "completed" if one.reads_left <= 0 else "pending"
         return found
 
+    for operation, key in (("describe_volumes", "Volumes"), ("describe_snapshots", "Snapshots")):
+        replace(ElasticBlockStore, operation, _page_by_page(getattr(ElasticBlockStore, operation), key))
     replace(responses.InstanceResponse, "stop_instances", stop_or_hibernate)
     replace(EBSBackend, "describe_snapshots", slowly)
     try:
@@ -196,6 +200,29 @@ def _patched(moto: MotoEc2) -> Iterator[None]:
     finally:
         for owner, name, old in reversed(replaced):
             setattr(owner, name, old)
+
+
+def _page_by_page(describe: Callable[..., Any], key: str) -> Callable[..., Any]:
+    """moto answers with everything at once, and with everybody's snapshots where ours are asked for."""
+
+    def answer(self: Any) -> Any:
+        found = list(describe(self).result[key])
+        if "self" in self._get_param("OwnerIds", []):
+            found = [one for one in found if one.owner_id == self.current_account]
+        start, size = int(self._get_param("NextToken") or 0), int(self._get_param("MaxResults") or 0) or len(found)
+        more = {"NextToken": str(start + size)} if start + size < len(found) else {}
+        return ActionResult({key: found[start : start + size], **more})
+
+    return answer
+
+
+def _forget_storage(backend: Any) -> None:
+    backend.volumes.clear()
+    backend.attachments.clear()
+    backend.addresses.clear()
+    for kept in (backend.snapshots, backend.amis):
+        for native in [native for native, one in kept.items() if one.owner_id == backend.account_id]:
+            del kept[native]
 
 
 def _stop(backend: Any, ids: list[str], stopping_reads: int) -> list[tuple[Any, Any]]:

@@ -56,13 +56,13 @@ class Account:
         self.settings = settings
         self.clients = clients
         self._types = types
-        self._prices = prices
-        self._given = {key: text for key in ("owner", "project", "environment") if (text := getattr(settings, key)) is not None} or None
+        self.prices = prices
+        self.given = {key: text for key in ("owner", "project", "environment") if (text := getattr(settings, key)) is not None} or None
         self._spots = Spots()
         self._last_read: dict[ResourceId, Instance] = {}
         self._listed: dict[str, tuple[Instance, ...]] = {}
-        self._clock = clock
-        self._page_size = page_size
+        self.clock = clock
+        self.page_size = page_size
         self.nominated = Nominated(self, clock, Commitments(self, clock, ask=prices.asks))
         self._id: str | None = None
         self._asked_regions: tuple[float, Regions] | None = None
@@ -99,7 +99,7 @@ class Account:
 
         A failed question falls back on its last answer, then on the settings' own list; without either it raises.
         """
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         if self._asked_regions is not None and now - self._asked_regions[0] < REGIONS_FOR.total_seconds():
             return self._asked_regions[1]
         if self.settings.regions:
@@ -122,7 +122,7 @@ class Account:
             except CloudError as error:
                 _LOG.warning("regions not readable", account=self._id, because=str(error))
                 return None
-            self._asked_regions = (self._clock.monotonic(), _switched_on(self.settings.regions or sorted(words), words))
+            self._asked_regions = (self.clock.monotonic(), _switched_on(self.settings.regions or sorted(words), words))
         return self._asked_regions[1].off.get(region)
 
     def _opt_in_words(self) -> dict[str, str | None]:
@@ -138,11 +138,11 @@ class Account:
         # a machine that moves between pages while they are read comes twice: the later page is the newer
         found: dict[ResourceId, Instance] = {}
         before = {instance.id: instance for instance in self._listed.get(region, ())}
-        pages = client.get_paginator("describe_instances").paginate(PaginationConfig={"PageSize": self._page_size}, **unhidden(client))
+        pages = client.get_paginator("describe_instances").paginate(PaginationConfig={"PageSize": self.page_size}, **unhidden(client, "DescribeInstances"))
         for page in self._each(doing, pages):
             raws = machines_of(page, account)
             self._types.learn(self, region, raws)
-            self._spots.learn(self, region, raws, self._clock.monotonic())
+            self._spots.learn(self, region, raws, self.clock.monotonic())
             for raw in raws:
                 instance = self._parse(raw, account, region)
                 known = before.get(instance.id)
@@ -154,25 +154,29 @@ class Account:
         self._listed[region] = tuple(i for i in found.values() if i.state is not InstanceState.TERMINATED)
         return self._listed[region]
 
+    def holders(self, region: str) -> dict[str, str]:
+        """By disk the machine that has it, as of the region's last good listing; empty before there was one."""
+        return {volume: instance.id.native for instance in self._listed.get(region, ()) for volume in instance.volumes}
+
     def get(self, resource: ResourceId) -> Instance:
         """A terminated machine is still read while EC2 remembers it (about an hour)."""
         self.require(resource)
         doing = f"read {resource}"
         client = self.reads(resource.place)
-        answer = self.call(doing, lambda: client.describe_instances(InstanceIds=[resource.native], **unhidden(client)))
+        answer = self.call(doing, lambda: client.describe_instances(InstanceIds=[resource.native], **unhidden(client, "DescribeInstances")))
         raws = [raw for raw in machines_of(answer, resource.account) if raw.get("InstanceId") == resource.native]
         if not raws:
             raise NotFound(f"{doing}: EC2's answer does not hold it; it is gone, or the id is wrong")
         self._types.learn(self, resource.place, raws)
-        self._spots.learn(self, resource.place, raws, self._clock.monotonic())
+        self._spots.learn(self, resource.place, raws, self.clock.monotonic())
         instance = self._parse(raws[0], resource.account, resource.place)
         self._last_read[resource] = instance
         return instance
 
     def _parse(self, raw: Mapping[str, Any], account: str, region: str) -> Instance:
-        price = self._prices.of(region, str(raw.get("InstanceType")))
+        price = self.prices.of(region, str(raw.get("InstanceType")))
         return parse_instance(
-            raw, account=account, region=region, types=self._types, spot_types=self._spots.types, hourly_usd=price, given=self._given
+            raw, account=account, region=region, types=self._types, spot_types=self._spots.types, hourly_usd=price, given=self.given
         )
 
     def last_read(self, resource: ResourceId) -> Instance:
@@ -209,7 +213,11 @@ class Account:
 
     def pages(self, doing: str, client: Any, operation: str, **asked: Any) -> list[Mapping[str, Any]]:
         """Every page of a paginated read. Raises CloudError when one of them failed."""
-        return list(self._each(doing, client.get_paginator(operation).paginate(**asked)))
+        return list(self.paged(doing, client, operation, **asked))
+
+    def paged(self, doing: str, client: Any, operation: str, **asked: Any) -> Iterator[Mapping[str, Any]]:
+        """The same, one page at a time."""
+        return self._each(doing, client.get_paginator(operation).paginate(**asked))
 
     def _each(self, doing: str, pages: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
         """Page by page, so that no more than one of them is in memory as AWS sent it."""
@@ -225,9 +233,9 @@ def _switched_on(regions: Iterable[str], words: Mapping[str, str | None]) -> Reg
     return Regions(tuple(region for region in regions if region not in off), off)
 
 
-def unhidden(client: Any) -> dict[str, Any]:
-    """An account may hide machines that AWS services operate; they bill all the same. Older SDKs do not know the word."""
-    known = client.meta.service_model.operation_model("DescribeInstances").input_shape.members
+def unhidden(client: Any, operation: str) -> dict[str, Any]:
+    """An account may hide what AWS services operate in it; it bills all the same. Older SDKs do not know the word."""
+    known = client.meta.service_model.operation_model(operation).input_shape.members
     return {"IncludeManagedResources": True} if "IncludeManagedResources" in known else {}
 
 

@@ -123,6 +123,8 @@ _CODES: dict[str, tuple[type[CloudError], str]] = {
             "InvalidSnapshot.NotFound",
             "NotFoundException",
             "ClusterNotFoundException",
+            "TargetGroupNotFound",
+            "LoadBalancerNotFound",
         ),
         (NotFound, "it is gone, or the id is wrong"),
     ),

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from reaper.clouds.aws.account import Account
 
 NEEDS = (
-    Permission("ec2:DescribeReservedInstances", READER, "say where a stop saves nothing", probe="describe_reserved_instances", optional=True),
-    Permission("savingsplans:DescribeSavingsPlans", READER, "say where a stop may save nothing", optional=True),
+    Permission(
+        "ec2:DescribeReservedInstances", READER, "say where a stop saves nothing", probe="describe_reserved_instances", optional=True, money=True,
+    ),  # fmt: skip
+    Permission("savingsplans:DescribeSavingsPlans", READER, "say where a stop may save nothing", optional=True, money=True),
 )
 
 KEPT_S = 3600.0

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from reaper.clouds.aws import account, acts, commitments, nominated, prices, roles, spots, types
+from reaper.clouds.aws import account, acts, commitments, disks, leftovers, nominated, prices, roles, spots, types
 from reaper.clouds.aws.permissions import Permission
 
-MODULES = (account, types, spots, nominated, commitments, prices, acts, roles)
+MODULES = (account, types, spots, disks, leftovers, nominated, commitments, prices, acts, roles)
 """A module that asks AWS something has NEEDS and stands here; the tests hold the one to the other."""
 
 

@@ -22,7 +22,7 @@ class Permission:
     """
     ``action`` as IAM writes it. ``on``: the resource it is limited to, "*" where AWS knows no finer one. ``probe``: the EC2
     operation to try with DryRun; None: EC2's DryRun does not know it (`probe` then asks it where it is a read). ``optional``:
-    without it something is not told, and nothing else changes.
+    without it something is not told, and nothing else changes. ``money``: it is asked only where AWS may be asked about money.
     """
 
     action: str
@@ -31,3 +31,4 @@ class Permission:
     on: str = "*"
     probe: str | None = None
     optional: bool = False
+    money: bool = False

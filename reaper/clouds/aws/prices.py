@@ -1,5 +1,5 @@
 """
-List prices: dollars an hour of a type in a region, on demand, Linux, shared tenancy.
+List prices: dollars an hour of a type in a region, on demand, Linux, shared tenancy; and those of `storage_prices`.
 
 Asked of the Price List API where that is allowed, a few at a time and never in the way of a listing, and kept in a file,
 which also serves where it is not allowed. What neither tells is not known, and is never zero.
@@ -11,9 +11,10 @@ import os
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reaper import log
+from reaper.clouds.aws import storage_prices
 from reaper.clouds.aws.permissions import READER, Permission
 from reaper.errors import CloudError
 from reaper.ports import Clock
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
 NEEDS = (
     Permission(
-        "pricing:GetProducts", READER, "tell what machines cost; without it, prices are those of the configuration and of price_file", optional=True
-    ),
+        "pricing:GetProducts", READER, "tell what machines cost; without it, prices are those of the configuration and of price_file",
+        optional=True, money=True,
+    ),  # fmt: skip
 )
 
 ASKED_IN = "us-east-1"
@@ -61,27 +63,25 @@ class Prices:
         return self._ask
 
     def of(self, region: str, type_: str) -> float | None:
-        """None: not known."""
+        """Of an instance type or a word of `storage_prices`. None: not known."""
         return self._known.get((region, type_))
 
-    def learn(self, account: "Account", wanted: Iterable[tuple[str, str]]) -> None:
-        """Ask for some of the (region, type) that are not known or a day old. Never raises CloudError."""
+    def learn(self, account: "Account", wanted: Iterable[tuple[str, str]], at_most: int = A_LISTING) -> None:
+        """Ask for some of the (region, type or word) that are not known or a day old. Never raises CloudError."""
         now = self._clock.monotonic()
         if not self._ask or now < self._refused_until:
             return
-        due = [key for key in sorted(set(wanted)) if self._not_before.get(key, now) <= now][:A_LISTING]
+        due = [key for key in sorted(set(wanted)) if self._not_before.get(key, now) <= now][:at_most]
         found: dict[tuple[str, str], float] = {}
         for region, type_ in due:
             self._not_before[(region, type_)] = now + AGAIN_S
             try:
-                price = self._price(account, region, type_)
+                found |= {(region, word): usd for word, usd in self._prices(account, region, type_).items()}
             except CloudError as error:
                 self._refused_until = now + REFUSED_S
                 self._not_before.pop((region, type_))
                 _LOG.warning("list prices not readable", because=str(error), used="prices of the configuration and of price_file")
                 break
-            if price is not None:
-                found[(region, type_)] = price
         if found:
             with self._lock:
                 self._known |= found
@@ -89,31 +89,22 @@ class Prices:
                     _write(self._file, self._known)
 
     @staticmethod
-    def _price(account: "Account", region: str, type_: str) -> float | None:
-        doing = f"ask for the list price of {type_} in {region}"
-        asked = {"instanceType": type_, "regionCode": region, **_ON_DEMAND}
+    def _prices(account: "Account", region: str, word: str) -> dict[str, float]:
+        doing = f"ask for the list price of {word} in {region}"
+        service, fields = storage_prices.asked(word) or ("AmazonEC2", {"instanceType": word, **_ON_DEMAND})
+        filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in {"regionCode": region, **fields}.items()]
         client = account.verbs(ASKED_IN, "pricing")  # the client that does not retry: nothing hangs on it
-        answer = account.call(
-            doing,
-            lambda: client.get_products(
-                ServiceCode="AmazonEC2", Filters=[{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in asked.items()], MaxResults=20
-            ),
-        )
-        return dearest(answer.get("PriceList", ()))
+        answer = account.call(doing, lambda: client.get_products(ServiceCode=service, Filters=filters, MaxResults=100))
+        offers = answer.get("PriceList", ())
+        if storage_prices.asked(word) is not None:
+            return storage_prices.read(word, offers)
+        price = dearest(offers)
+        return {} if price is None else {word: price}
 
 
 def dearest(offers: Iterable[str]) -> float | None:
     """Of several offers for the same, the dearest: a budget in dollars must not be fooled. None: none in dollars an hour."""
-    found: list[float] = []
-    for offer in offers:
-        try:
-            terms: Mapping[str, Any] = json.loads(offer).get("terms", {}).get("OnDemand", {})
-            dimensions = [one for term in terms.values() for one in term.get("priceDimensions", {}).values()]
-            found += [float(one["pricePerUnit"]["USD"]) for one in dimensions if one.get("unit") == "Hrs" and "USD" in one.get("pricePerUnit", {})]
-        except (ValueError, AttributeError, TypeError, KeyError):
-            continue  # an offer we do not understand is no price
-    usable = [price for price in found if 0.0 < price < 100_000.0]
-    return max(usable) if usable else None
+    return max((one.usd for one in storage_prices.dimensions(offers) if one.unit == "Hrs"), default=None)
 
 
 def _read(file: Path) -> dict[tuple[str, str], float]:

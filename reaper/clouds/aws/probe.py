@@ -35,12 +35,15 @@ _ASKED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "ecs:ListClusters": ("ecs", "list_clusters", {"maxResults": 1}),
     "savingsplans:DescribeSavingsPlans": ("savingsplans", "describe_savings_plans", {"maxResults": 1}),
     "pricing:GetProducts": ("pricing", "get_products", {"ServiceCode": "AmazonEC2", "MaxResults": 1}),
+    "elasticloadbalancing:DescribeLoadBalancers": ("elbv2", "describe_load_balancers", {"PageSize": 1}),
+    "elasticloadbalancing:DescribeTargetGroups": ("elbv2", "describe_target_groups", {"PageSize": 1}),
 }
 """Reads without a dry run: service, operation, and the least that can be asked."""
 
 _LEAST: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("describe_instances", "describe_instance_types", "describe_volumes", "describe_spot_instance_requests"), {"MaxResults": 5}),
     "describe_snapshots": {"MaxResults": 5, "OwnerIds": ["self"]},
+    "describe_images": {"Owners": ["self"]},
 }
 """For who takes no notice of DryRun in a read: the least that can be asked."""
 
@@ -48,6 +51,8 @@ _UNTRIED = {
     "kms:CreateGrant": "only EC2 may use it, when it starts a machine, and a dry run of that start does not try it",
     "kms:DescribeKey": "it is tried on the keys of a machine's disks, when something is about to happen to the machine",
     "ecs:ListContainerInstances": "it is tried on the clusters that there are, when something is about to happen to a machine",
+    "elasticloadbalancing:DescribeTargetHealth": "it is tried on the target groups that there are, when leftovers are looked for",
+    "elasticloadbalancing:DescribeTags": "it is tried on the load balancers that nobody seems to use, when leftovers are looked for",
 }
 
 _READS = re.compile(r"^(Describe|List|Get|AssumeRole)")
@@ -82,7 +87,7 @@ class AwsProber:
         except CloudError as error:
             return (Probed(self.name, "?", "", None, str(error)),)
         money = configuration.aws is None or configuration.aws.price_list
-        wanted = [permission for permission in needed(*_documents(configuration)) if money or not permission.optional]
+        wanted = [permission for permission in needed(*_documents(configuration)) if money or not permission.money]
         for account in self._cloud.accounts:
             own = [machine for machine in machines if machine.id.account == account.known_id]
             ours = next((machine for machine in own if _ours(machine, configuration)), None)
@@ -96,7 +101,7 @@ class AwsProber:
         machine = some if permission.document == READER else ours
         if permission.action in _ASKED:
             service, operation, asked = _ASKED[permission.action]
-            region = _PRICES_IN if permission.optional else None
+            region = _PRICES_IN if permission.money else None
         elif permission.probe is None:
             why = _UNTRIED.get(permission.action, "AWS has no dry run for it")
             return told(None, f"{why}; it is needed to {permission.why}")

@@ -33,10 +33,11 @@ class Disk:
     One disk. ``None`` is "the listing did not say", never "no".
 
     ``zone``: where it is; a disk in two zones has both, comma between. ``iops``, ``mib_s``: what is provisioned, and paid for beside its
-    size. ``encrypted``, ``key``: the customer's own key by id, None: the cloud's. ``multi_attach``: whether several machines may hold it at
-    once. ``from_snapshot``, ``from_image``: what it was made of. ``claim``: the Kubernetes claim or volume it was made for, as far as tags
-    tell ("namespace/name", or the cluster's word for it). ``made_by``: a launch template, an image build. ``attached_at``, ``detached_at``: the
-    cloud's own words for the last attach and detach (EBS has no detach time; Google's are absent on what was never attached).
+    size. ``encrypted``, ``key``: the key it is encrypted with by id, None: the cloud's own (AWS's own has an id too, and its listing does
+    not tell it from a customer's). ``multi_attach``: whether several machines may hold it at once. ``from_snapshot``, ``from_image``: what
+    it was made of. ``claim``: the Kubernetes claim or volume it was made for, as far as tags tell ("namespace/name", or the cluster's word
+    for it). ``made_by``: a launch template, an image build. ``attached_at``, ``detached_at``: the cloud's own words for the last attach
+    and detach (EBS has no detach time, and no attach time once detached; Google's are absent on what was never attached).
     ``locked``: what bars its deletion, in words. ``monthly_usd``: its list price as it is, None: not known. ``given``: as for machines.
     """
 

@@ -4,7 +4,7 @@ locals {
     {
       Sid      = "Observe"
       Effect   = "Allow"
-      Action   = ["autoscaling:DescribeAutoScalingInstances", "ec2:DescribeInstanceAttribute", "ec2:DescribeInstanceTypes", "ec2:DescribeInstances", "ec2:DescribeRegions", "ec2:DescribeReservedInstances", "ec2:DescribeSnapshots", "ec2:DescribeSpotInstanceRequests", "ec2:DescribeVolumes", "ecs:ListClusters", "ecs:ListContainerInstances", "kms:DescribeKey", "pricing:GetProducts", "savingsplans:DescribeSavingsPlans"]
+      Action   = ["autoscaling:DescribeAutoScalingInstances", "ec2:DescribeAddresses", "ec2:DescribeImages", "ec2:DescribeInstanceAttribute", "ec2:DescribeInstanceTypes", "ec2:DescribeInstances", "ec2:DescribeRegions", "ec2:DescribeReservedInstances", "ec2:DescribeSnapshots", "ec2:DescribeSpotInstanceRequests", "ec2:DescribeVolumes", "ecs:ListClusters", "ecs:ListContainerInstances", "elasticloadbalancing:DescribeLoadBalancers", "elasticloadbalancing:DescribeTags", "elasticloadbalancing:DescribeTargetGroups", "elasticloadbalancing:DescribeTargetHealth", "kms:DescribeKey", "pricing:GetProducts", "savingsplans:DescribeSavingsPlans"]
       Resource = "*"
     },
   ]
