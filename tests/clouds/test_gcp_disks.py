@@ -160,13 +160,13 @@ def test_a_project_that_hangs_fails_alone_and_in_time(server: ComputeServer) -> 
     kept = add(server)
     server.world.zones["ml-eval"] = (ZONE,)
     server.fail(DISKS, 200, project="ml-eval", delay_s=5)
-    cloud = adapter(server, PROJECT, "ml-eval", list_within=0.5)
+    cloud = adapter(server, PROJECT, "ml-eval", list_within=1)
 
     first, second = cloud.shelves(), cloud.shelves()
 
     for shelves in (first, second):
         assert found(shelves).keys() == {kept}
-        assert "no complete answer within 0.5 s" in (by_place(shelves, "ml-eval")["?"].failed or "")
+        assert "no complete answer within 1 s" in (by_place(shelves, "ml-eval")["?"].failed or "")
     assert [call.project for call in server.calls if call.method == DISKS].count("ml-eval") == 1
 
 
