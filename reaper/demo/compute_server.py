@@ -31,6 +31,7 @@ _ROUTES = (
     *(("POST", _ZONE + "/instances/{instance}/" + verb, f"compute.instances.{verb}") for verb in ("stop", "start", "suspend", "resume", "setLabels")),
     ("GET", _ZONE + "/machineTypes/{machineType}", "compute.machineTypes.get"),
     ("GET", _ZONE + "/operations/{operation}", "compute.zoneOperations.get"),
+    ("GET", "/compute/v1/projects/{project}/aggregated/disks", "compute.disks.aggregatedList"),
     ("GET", _ZONE + "/disks/{disk}", "compute.disks.get"),
     ("GET", "/compute/v1/projects/{project}/regions/{region}/disks/{disk}", "compute.regionDisks.get"),
     ("GET", "/compute/v1/projects/{project}/global/operations/{operation}", "compute.globalOperations.get"),
@@ -201,8 +202,6 @@ def _route(verb: str, path: str) -> tuple[str, dict[str, str]]:
 
 def _carry_out(world: World, method: str, parts: Mapping[str, str], query: Mapping[str, str], body: Json | None) -> Json:
     project, zone, action = parts["project"], parts.get("zone", ""), method.rpartition(".")[2]
-    if method in ("compute.addresses.aggregatedList", "compute.regionCommitments.aggregatedList"):
-        return world.shelves.aggregated(method.split(".")[1].replace("regionC", "c"), project, world.base)
     if method in ("compute.disks.get", "compute.regionDisks.get"):
         place = f"zones/{zone}" if zone else f"regions/{parts['region']}"
         return world.shelves.disk(f"projects/{project}/{place}/disks/{parts['disk']}")
@@ -213,7 +212,7 @@ def _carry_out(world: World, method: str, parts: Mapping[str, str], query: Mappi
     if action == "aggregatedList":
         if project not in world.zones:
             raise Refusal(404, "notFound", f"The resource 'projects/{project}' was not found")
-        return world.aggregated(method.split(".")[1], project, int(query.get("maxResults", 0)), query.get("pageToken"))
+        return world.aggregated(method.split(".")[1].replace("regionC", "c"), project, int(query.get("maxResults", 0)), query.get("pageToken"))
     if method == "compute.machineTypes.get":
         return world.machine_type(project, zone, parts["machineType"])
     if method in ("compute.zoneOperations.get", "compute.globalOperations.get"):

@@ -39,13 +39,27 @@ class Shelves:
         """The disk of an entry of a machine's ``disks``, made if it is not there."""
         link = str(attached["source"])
         place = {"region": link[: link.index("/disks/")]} if "/regions/" in link else {"zone": link[: link.index("/disks/")]}
+        there = self.disks.get(where(link))
+        if there is not None:
+            there["users"] = sorted({*there.get("users", ()), machine["selfLink"]})
+            there["lastAttachTimestamp"] = at
+            return there
         made: Json = {
             "kind": "compute#disk", "id": number, "name": link.rpartition("/")[2], "selfLink": link, "status": "READY", "creationTimestamp": at,
-            "lastAttachTimestamp": at, "sizeGb": attached.get("diskSizeGb", "100"), "users": [machine["selfLink"]], "labels": {}, **place,
+            "lastAttachTimestamp": at, "sizeGb": attached.get("diskSizeGb", "100"), "users": [machine["selfLink"]], "labels": {},
+            "type": f"{link[: link.index('/disks/')]}/diskTypes/pd-balanced", **place,
         }  # fmt: skip
         if attached.get("diskEncryptionKey"):
             made["diskEncryptionKey"] = attached["diskEncryptionKey"]
-        return self.disks.setdefault(where(link), made)
+        self.disks[where(link)] = made
+        return made
+
+    def release(self, machine: str, at: str) -> None:
+        """A machine is gone, by its link: what it did not take with it is attached to it no more."""
+        for body in self.disks.values():
+            if machine in body.get("users", ()):
+                body["users"] = [user for user in body["users"] if user != machine]
+                body["lastDetachTimestamp"] = at
 
     def disk(self, link: str) -> Json:
         """Raises NotThere."""
@@ -86,13 +100,13 @@ class Shelves:
             body.update(status="FAILED" if disk in self.fails else "READY", storageBytes="1024", storageBytesStatus="UP_TO_DATE")
             self.fails.discard(disk)
 
-    def aggregated(self, kind: str, project: str, base: str) -> Json:
-        """Addresses or commitments, by region, on one page."""
-        held = self.addresses if kind == "addresses" else self.commitments
-        items = {f"regions/{region}": {kind: rows} for (p, region), rows in held.items() if p == project}
-        word = "address" if kind == "addresses" else "commitment"
-        return {"kind": f"compute#{word}AggregatedList", "id": f"projects/{project}/aggregated/{kind}", "items": items,
-                "selfLink": f"{base}/compute/v1/projects/{project}/aggregated/{kind}"}  # fmt: skip
+    def held(self, kind: str, project: str) -> list[tuple[str, Json]]:
+        """Disks, addresses or commitments of a project with the scope that each is in ("zones/z", "regions/r", "global"), in the order of a listing."""
+        if kind == "disks":
+            mine = ((link, body) for link, body in sorted(self.disks.items()) if link.startswith(f"projects/{project}/"))
+            return [(link.removeprefix(f"projects/{project}/").partition("/disks/")[0], body) for link, body in mine]
+        of = self.addresses if kind == "addresses" else self.commitments
+        return [(region if region == "global" else f"regions/{region}", body) for (p, region), bodies in sorted(of.items()) if p == project for body in bodies]
 
 
 def where(link: str) -> str:

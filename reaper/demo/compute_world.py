@@ -54,6 +54,8 @@ TYPES: Mapping[str, tuple[str | None, int, int]] = {
 }
 
 
+_LISTS = {"instances": "instance", "disks": "disk", "addresses": "address", "commitments": "commitment", "resourcePolicies": "resourcePolicy"}
+
 # name: (vCPUs, MB of memory); any other has 8 and 32 GB.
 SIZES: Mapping[str, tuple[int, int]] = {"g2-standard-24": (24, 98304), "a2-highgpu-1g": (12, 87040), "m1-ultramem-40": (40, 984064), "n2-highmem-32": (32, 262144)}
 
@@ -147,6 +149,49 @@ class World:
             self.policies[(project, region, name)] = body
         return link
 
+    def add_disk(self, name: str, project: str, place: str, *, type: str = "pd-balanced", age: timedelta = timedelta(days=30), **more: Any) -> Json:
+        """A disk that nothing is attached to, and never was. ``place``: a zone, or a region for one in two zones. ``more`` replaces its fields."""
+        scope = "regions" if place.count("-") == 1 else "zones"
+        base = f"{self.base}/compute/v1/projects/{project}/{scope}/{place}"
+        number, at = str(next(self._ids)), _stamp(self.clock.now() - age)
+        where_it_is: Json = {"zone": base} if scope == "zones" else {
+            "region": base, "replicaZones": [self._zone_link(project, f"{place}-{letter}") for letter in "ab"],
+        }  # fmt: skip
+        body: Json = {
+            "kind": "compute#disk", "id": number, "name": name, "selfLink": f"{base}/disks/{name}", "status": "READY", "creationTimestamp": at, "sizeGb": "100",
+            "type": f"{base}/diskTypes/{type}", "labels": {}, "physicalBlockSizeBytes": "4096", **where_it_is, **more,
+        }  # fmt: skip
+        self.check("Disk", body)
+        with self.lock:
+            if scope == "zones" and place not in self.zones.get(project, ()):
+                self.zones[project] = (*self.zones.get(project, ()), place)
+            self.shelves.disks[where(body["selfLink"])] = body
+        return body
+
+    def add_snapshot(self, name: str, project: str, disk: Json, *, age: timedelta = timedelta(days=10), **more: Any) -> Json:
+        """A snapshot that is ready, of a disk that may be gone by now."""
+        body: Json = {
+            "kind": "compute#snapshot", "id": str(next(self._ids)), "name": name, "selfLink": f"{self.base}/compute/v1/projects/{project}/global/snapshots/{name}",
+            "status": "READY", "creationTimestamp": _stamp(self.clock.now() - age), "sourceDisk": disk["selfLink"], "sourceDiskId": disk["id"],
+            "diskSizeGb": disk["sizeGb"], "labels": {}, "storageBytes": str(10 * 2**30), "storageBytesStatus": "UP_TO_DATE", "storageLocations": ["us"], **more,
+        }  # fmt: skip
+        self.check("Snapshot", body)
+        with self.lock:
+            self.shelves.snapshots[(project, name)] = body
+        return body
+
+    def add_address(self, name: str, project: str, region: str, **more: Any) -> Json:
+        """A reserved external address that nothing uses. ``region`` "global": one of no region."""
+        base = f"{self.base}/compute/v1/projects/{project}/" + (region if region == "global" else f"regions/{region}")
+        body: Json = {
+            "kind": "compute#address", "id": str(next(self._ids)), "name": name, "address": "203.0.113.9", "status": "RESERVED", "addressType": "EXTERNAL",
+            "creationTimestamp": _stamp(self.clock.now() - timedelta(days=90)), "selfLink": f"{base}/addresses/{name}", "networkTier": "PREMIUM", **more,
+        }  # fmt: skip
+        self.check("Address", body)
+        with self.lock:
+            self.shelves.addresses.setdefault((project, region), []).append(body)
+        return body
+
     def machine(self, native: str) -> Json:
         """By its numeric id."""
         return next(body for (_, _, number), body in self.instances.items() if number == native)
@@ -197,19 +242,15 @@ class World:
         """One page of an aggregated listing: every scope is in every page, those without a result on it with a warning."""
         if not 0 <= size <= PAGE:
             raise Refusal(400, "invalid", f"Invalid value for field 'maxResults': '{size}'. Must be between 0 and {PAGE}")
-        start = self._start(token)
-        of_instances = kind == "instances"
-        held = self.instances if of_instances else self.policies
-        scopes = [f"zones/{z}" for z in self.zones.get(project, ())] if of_instances else sorted({f"regions/{r}" for p, r, _ in held if p == project})
-        rows = [(f"{'zones' if of_instances else 'regions'}/{place}", body) for (p, place, _), body in sorted(held.items()) if p == project]
-        rows = [row for row in rows if row[0].partition("/")[2] not in self.lost]
+        start, name = self._start(token), _LISTS[kind]
+        rows = [row for row in self._held(kind, project) if row[0].rpartition("/")[2] not in self.lost]
+        scopes = self._scopes(kind, project)
         page = rows[start : start + (size or PAGE)]
         items: Json = {scope: {kind: [body for where, body in page if where == scope]} for scope in scopes}
-        name = "Instance" if of_instances else "ResourcePolicy"
-        answer: Json = {"kind": f"compute#{kind[:-1] if of_instances else 'resourcePolicy'}AggregatedList", "id": f"projects/{project}/aggregated/{kind}",
+        answer: Json = {"kind": f"compute#{name}AggregatedList", "id": f"projects/{project}/aggregated/{kind}",
                         "selfLink": f"{self.base}/compute/v1/projects/{project}/aggregated/{kind}", "items": items}  # fmt: skip
         for scope in scopes:
-            how = self.lost.get(scope.partition("/")[2])
+            how = self.lost.get(scope.rpartition("/")[2])
             if how == "silent":
                 del items[scope]
             elif how == "unreachable":
@@ -224,6 +265,22 @@ class World:
         if start + len(page) < len(rows):
             answer["nextPageToken"] = base64.urlsafe_b64encode(f"{name}:{start + len(page)}".encode()).decode()
         return answer
+
+    def _held(self, kind: str, project: str) -> list[tuple[str, Json]]:
+        """What a listing is of, each with its scope."""
+        if kind == "instances":
+            return [(f"zones/{place}", body) for (p, place, _), body in sorted(self.instances.items()) if p == project]
+        if kind == "resourcePolicies":
+            return [(f"regions/{place}", body) for (p, place, _), body in sorted(self.policies.items()) if p == project]
+        return self.shelves.held(kind, project)
+
+    def _scopes(self, kind: str, project: str) -> list[str]:
+        zones = self.zones.get(project, ())
+        regions = {f"regions/{zone.rpartition('-')[0]}" for zone in zones} | {scope for scope, _ in self._held(kind, project) if scope.startswith("regions/")}
+        return [
+            *(f"zones/{zone}" for zone in zones if kind in ("instances", "disks")), *(sorted(regions) if kind != "instances" else ()),
+            *(("global",) if kind == "addresses" else ()),
+        ]  # fmt: skip
 
     # --- verbs --------------------------------------------------------------------------------------------------------
 
@@ -280,6 +337,7 @@ class World:
                 for disk in body["disks"]:
                     if disk.get("source") and disk.get("autoDelete"):
                         self.shelves.disks.pop(where(disk["source"]), None)
+                self.shelves.release(body["selfLink"], _stamp(self.clock.now()))
 
         return self._begin("delete", project, zone, body, query, done)
 

@@ -192,6 +192,72 @@ def test_what_a_description_is_the_price_of(description: str, group: str, part: 
     assert {key[2] for key in found} == ({part} if part is not None else set())
 
 
+GIB, MONTH = "GiBy.mo", "mo"
+DISK_SKUS: list[tuple[str, str, float]] = [
+    ("Storage PD Capacity", GIB, 0.04), ("Regional Storage PD Capacity", GIB, 0.08), ("Balanced PD Capacity", GIB, 0.1), ("Regional Balanced PD Capacity", GIB, 0.2),
+    ("SSD backed PD Capacity", GIB, 0.17), ("Regional SSD backed PD Capacity", GIB, 0.34), ("Extreme PD Capacity", GIB, 0.125), ("Extreme PD IOPS", MONTH, 0.065),
+    ("Hyperdisk Balanced Capacity in Iowa", GIB, 0.08), ("Hyperdisk Balanced IOPS in Iowa", MONTH, 0.005), ("Hyperdisk Balanced Throughput in Iowa", MONTH, 0.04),
+    ("Hyperdisk Throughput Capacity", GIB, 0.005), ("Hyperdisk Throughput Throughput Capacity", MONTH, 0.25), ("Hyperdisk ML Capacity in Iowa", GIB, 0.08),
+    ("Hyperdisk Balanced Capacity in Iowa - Confidential Mode", GIB, 9.0), ("Hyperdisk Balanced Storage Pools Advanced Capacity in Iowa", GIB, 9.0),
+]  # fmt: skip
+DISK_ROWS: list[tuple[str, str, dict[str, Any], float | None]] = [
+    ("pd-standard", ZONE, {}, 4.0), ("pd-balanced", ZONE, {}, 10.0), ("pd-ssd", ZONE, {}, 17.0), ("pd-standard", US, {}, 8.0), ("pd-ssd", US, {}, 34.0),
+    ("pd-balanced", ZONE, {"sizeGb": "1"}, 0.1), ("pd-extreme", ZONE, {"provisionedIops": "1000"}, 12.5 + 65.0), ("pd-extreme", ZONE, {}, None),
+    ("hyperdisk-balanced", ZONE, {"provisionedIops": "3000", "provisionedThroughput": "140"}, 8.0),
+    ("hyperdisk-balanced", ZONE, {"provisionedIops": "5000", "provisionedThroughput": "240"}, 8.0 + 10.0 + 4.0), ("hyperdisk-balanced", ZONE, {}, None),
+    ("hyperdisk-throughput", ZONE, {"provisionedThroughput": "20"}, 0.5 + 5.0), ("hyperdisk-ml", ZONE, {"provisionedThroughput": "20"}, None),
+    ("pd-balanced", OTHER_ZONE, {}, None), ("pd-new", ZONE, {}, None), ("pd-balanced", ZONE, {"sizeGb": "0"}, None),
+    ("pd-balanced", ZONE, {"storagePool": "projects/p/zones/z/storagePools/pool"}, None), ("pd-balanced", ZONE, {"enableConfidentialCompute": True}, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("type", "place", "fields", "expected"), DISK_ROWS)
+def test_a_disk_costs_its_size_and_what_is_provisioned_and_is_unknown_where_a_part_is(
+    server: ComputeServer, type: str, place: str, fields: dict[str, Any], expected: float | None
+) -> None:
+    for description, unit, usd in DISK_SKUS:
+        server.beside.add_sku(description, "SSD", usd, US, unit=unit)
+    server.world.add_disk("data", PROJECT, place, type=type, **fields)
+
+    (disk,) = [disk for one in priced(server).shelves() for disk in one.disks]
+
+    assert disk.monthly_usd == (None if expected is None else pytest.approx(expected))
+
+
+def test_of_a_disks_price_the_part_that_is_free_is_not_the_price(server: ComputeServer) -> None:
+    server.beside.add_sku("Storage PD Capacity", "PDStandard", 0.0, US, unit=GIB)
+    rates = server.beside.skus[-1]["pricingInfo"][0]["pricingExpression"]["tieredRates"]
+    rates.append({"startUsageAmount": 30, "unitPrice": {"currencyCode": "USD", "units": "0", "nanos": 40_000_000}})
+    server.world.add_disk("data", PROJECT, ZONE, type="pd-standard")
+
+    assert [disk.monthly_usd for one in priced(server).shelves() for disk in one.disks] == [pytest.approx(4.0)]
+
+
+def test_what_is_left_over_costs_what_is_stored_of_it_and_what_it_is_by_the_hour(server: ComputeServer, tmp_path: Path) -> None:
+    server.beside.add_sku("Storage PD Snapshot in US", "PDSnapshot", 0.065, "us", unit=GIB)
+    server.beside.add_sku("Static Ip Charge", "IpAddress", 0.01, US)
+    disk = server.world.add_disk("old", PROJECT, ZONE)
+    server.world.shelves.disks.clear()
+    for name, fields in {
+        "stored": {}, "elsewhere": {"storageLocations": ["eu"]}, "not_told": {"storageLocations": []}, "still_counted": {"storageBytesStatus": "UPDATING"},
+        "archived": {"snapshotType": "ARCHIVE"}, "of_nothing": {"storageBytes": "0"},
+    }.items():  # fmt: skip
+        server.world.add_snapshot(name.replace("_", "-"), PROJECT, disk, **fields)
+    for name, region, more in (("by-the-hour", US, {}), ("of-six", US, {"ipVersion": "IPV6"}), ("far", EU, {})):
+        server.world.add_address(name, PROJECT, region, **more)
+
+    file = tmp_path / "prices.json"
+    known = priced(server, price_file=str(file)).shelves()
+    offline = adapter(server, settings={"price_file": str(file)}).shelves()
+
+    found = {one.name: one.monthly_usd for shelf in known for one in shelf.leftovers}
+    assert found == {
+        "stored": pytest.approx(0.65), "by-the-hour": pytest.approx(7.3),
+        **dict.fromkeys(("elsewhere", "not-told", "still-counted", "archived", "of-nothing", "of-six", "far"), None),
+    }  # fmt: skip
+    assert offline == known
+
+
 @pytest.mark.parametrize(
     "change",
     [{"pricingInfo": []}, {"pricingInfo": [{}]}, {"category": {}}, {"category": {"usageType": "Commit1Yr", "resourceGroup": "GPU"}}, {"serviceRegions": []}],

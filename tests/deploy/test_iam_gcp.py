@@ -52,6 +52,7 @@ def use_all(server: ComputeServer) -> None:
     server.world.op_s = 0.02
     cloud = adapter(server, settings={"below": ("folders/1",), "price_list": True})
     cloud.list()
+    cloud.shelves()
     for one in (resource, other):
         cloud.get(one)
         assert cloud.protections(one).stop_protected is False

@@ -4,6 +4,7 @@ locals {
     "cloudkms.cryptoKeys.get",
     "compute.addresses.list",
     "compute.commitments.list",
+    "compute.disks.list",
     "compute.instances.get",
     "compute.instances.list",
     "compute.machineTypes.get",

@@ -1,6 +1,5 @@
 """Compute Engine instances of any number of projects, with the process's own credentials or a service account impersonated."""
 
-import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reaper import log
-from reaper.clouds.gcp import below, copies, learned, machines, nominated, operations, prices
+from reaper.clouds.gcp import below, copies, learned, machines, nominated, operations, prices, shelves
 from reaper.clouds.gcp.answers import SWITCHED_OFF
 from reaper.clouds.gcp.asking import Asking
 from reaper.clouds.gcp.clients import Bounds, Clients
@@ -20,19 +19,19 @@ from reaper.clouds.gcp.pages import Zones, messages, zones_of
 from reaper.clouds.gcp.permissions import READER, Permission
 from reaper.clouds.gcp.repeated import Repeated
 from reaper.clouds.gcp.rest import Rest
+from reaper.clouds.gcp.rounds import Rounds
+from reaper.clouds.gcp.shelves import NOWHERE
 from reaper.clouds.gcp.types import TypeFacts
 from reaper.errors import CloudError, Denied, Refused, WrongState
 from reaper.model import policy
 from reaper.model.kinds.instance import Instance, InstanceState, Protections
 from reaper.model.kinds.snapshot import Snapshot
 from reaper.model.resource import Place, ResourceId
-from reaper.ports import Clock, Listed
-
-AT_ONCE = 8
-"""Projects listed at the same time."""
+from reaper.ports import Clock, Listed, Shelf
 
 NEEDS = (
     Permission("compute.instances.list", "compute.instances.aggregatedList", READER, "no machine is known"),
+    *shelves.NEEDS,
     *machines.NEEDS,
     *learned.NEEDS,
     *operations.NEEDS,
@@ -43,15 +42,12 @@ NEEDS = (
 )
 """What the roles in deploy/iam/gcp are made of."""
 
-NOWHERE = "?"
-"""The place's name where a project's zones were never told."""
-
 _LOG = log.get(__name__)
 
 
 class GcpCloud:
     """
-    Implements ports.Cloud. ``list_within``: seconds after which a project that still has not answered is given up for
+    Implements ports.Cloud and ports.Disks. ``list_within``: seconds after which a project that still has not answered is given up for
     this listing. ``page_size``: machines a page, 1 to 500. ``credentials``: what makes them, for the service account
     to impersonate or None. The library is loaded at the first call.
     """
@@ -90,8 +86,10 @@ class GcpCloud:
         self._zones: dict[str, set[str]] = {}
         self._said: set[str] = set()
         self._repeated: dict[str, Repeated] = {}
-        self._slots = threading.BoundedSemaphore(AT_ONCE)
-        self._under_way: dict[str, Future[tuple[Listed, ...]]] = {}
+        self._listing = Rounds("gcp-list", self._list_project)
+        self._shelves = shelves.Shelves(
+            settings, self._asking, self.below, self._prices, clock, within_s=list_within, page_size=page_size, known=lambda project: self._zones.get(project, ())
+        )  # fmt: skip
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
@@ -102,7 +100,7 @@ class GcpCloud:
         """
         self._asking.call("load Google's client", self._clients.load)  # before the time is taken: it can be many seconds
         projects, unread = self.below.search(self._list_within / 3)
-        futures = {project: self._begin(project) for project in projects}
+        futures = self._listing.begin(projects)
         wait([future for future in futures.values() if future is not None], timeout=self._list_within)
         found = [listed for project, future in futures.items() for listed in self._outcome(project, future)]
         found += [Listed(Place(self.name, folder, NOWHERE), failed=f"gcp:{folder}: {why}") for folder, why in unread.items()]
@@ -125,6 +123,10 @@ class GcpCloud:
 
     def snapshots(self, resource: ResourceId, key: str) -> tuple[Snapshot, ...]:
         return self._copies.found(resource, key)
+
+    def shelves(self) -> tuple[Shelf, ...]:
+        """Every zone and region of every project with its disks, and what else lies about there; see `shelves`."""
+        return self._shelves.read()
 
     def skew(self, now: datetime) -> timedelta | None:
         return self._clients.time.skew(now)
@@ -175,25 +177,6 @@ class GcpCloud:
 
     # --- listing ------------------------------------------------------------------------------------------------------
 
-    def _begin(self, project: str) -> "Future[tuple[Listed, ...]] | None":
-        """None: the last listing's question is still out, and a second one would only queue up behind it."""
-        before = self._under_way.get(project)
-        if before is not None and not before.done():
-            return None
-        future: Future[tuple[Listed, ...]] = Future()
-        self._under_way[project] = future
-
-        def work() -> None:
-            with self._slots:
-                try:
-                    future.set_result(self._list_project(project))
-                except Exception as error:  # noqa: BLE001 - becomes the places' reason in _outcome
-                    future.set_exception(error)
-
-        # daemons: a project that hangs must not keep the process from ending
-        threading.Thread(target=work, name=f"gcp-list-{project}", daemon=True).start()
-        return future
-
     def _outcome(self, project: str, future: "Future[tuple[Listed, ...]] | None") -> tuple[Listed, ...]:
         if future is None or not future.done():
             return self._all_failed(project, f"no complete answer within {self._list_within:g} s; check the network, or leave the project out")
@@ -232,7 +215,7 @@ class GcpCloud:
             return self._all_failed(project, found.all_failed or "the listing names no zone; is this a project with the Compute Engine API?")
         return tuple(_listed(found, Place(self.name, project, zone)) for zone in zones)
 
-    def _zones_of(self, project: str) -> Zones:
+    def _zones_of(self, project: str) -> Zones[Instance]:
         client = self._asking.client("Instances", project)
         request = {"project": project, "max_results": self._page_size}
         only, types = self._settings.zones, self._learned.types
@@ -262,17 +245,17 @@ class GcpCloud:
 
             return asked, repeated.read(zone, raws, parse)
 
-        def ask() -> Zones:
+        def ask() -> Zones[Instance]:
             pages = client.aggregated_list(request=request, **self._clients.read()).pages
             return zones_of(messages(pages, doing), read)
 
         repeated.begin(edition())
-        zones: Zones = self._asking.call(doing, ask)
+        zones: Zones[Instance] = self._asking.call(doing, ask)
         repeated.end(edition())
         return zones
 
 
-def _listed(found: Zones, place: Place) -> Listed:
+def _listed(found: Zones[Instance], place: Place) -> Listed:
     why = found.why_not(place.name)
     if why is not None:
         return Listed(place, failed=f"{place}: {why}")

@@ -20,6 +20,7 @@ from reaper.clouds.gcp.asking import Asking
 from reaper.clouds.gcp.instances import regional
 from reaper.clouds.gcp.labels import LONGEST, as_tags, label_key, label_value
 from reaper.clouds.gcp.machines import Machines
+from reaper.clouds.gcp.moments import moment as _moment
 from reaper.clouds.gcp.operations import Operations
 from reaper.clouds.gcp.pages import messages
 from reaper.clouds.gcp.permissions import READER, SNAPSHOTS, Permission
@@ -185,11 +186,3 @@ def _description(tags: Mapping[str, str]) -> str:
 def _key(name: str) -> str:
     """Without the version, which a rotation changes."""
     return name.partition("/cryptoKeyVersions/")[0]
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment.astimezone(UTC) if moment.tzinfo is not None else None

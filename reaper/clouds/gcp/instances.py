@@ -6,11 +6,12 @@ https://cloud.google.com/compute/docs/reference/rest/v1/instances
 """
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 from reaper.clouds.gcp.labels import as_tags
+from reaper.clouds.gcp.moments import moment as _moment
 from reaper.clouds.gcp.owners import METADATA, owner
 from reaper.clouds.gcp.types import NOTHING_KNOWN, TypeFacts, gpus_of
 from reaper.model.kinds.instance import Instance, InstanceState, Lifecycle
@@ -251,18 +252,6 @@ def _changed_at(raw: Any, state: InstanceState, started: datetime | None) -> dat
         return _moment(raw.last_suspended_timestamp)
     stopped = _moment(raw.last_stop_timestamp) if state is InstanceState.STOPPED else None
     return stopped if stopped is not None and (started is None or stopped >= started) else None
-
-
-@lru_cache(maxsize=65536)  # most of them were in the last listing, too
-def _moment(text: str) -> datetime | None:
-    """RFC 3339 with any offset. What cannot be read is not known, and an empty one is no epoch."""
-    if not text:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment.astimezone(UTC) if moment.tzinfo is not None else None
 
 
 @lru_cache(maxsize=4096)

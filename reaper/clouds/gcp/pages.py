@@ -8,10 +8,11 @@ https://cloud.google.com/compute/docs/reference/rest/v1/instances/aggregatedList
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from reaper.errors import CloudError
-from reaper.model.kinds.instance import Instance
+
+T = TypeVar("T")
 
 EMPTY = "NO_RESULTS_ON_PAGE"
 
@@ -20,10 +21,10 @@ MOST_PAGES = 1000
 
 
 @dataclass(slots=True)
-class Zones:
-    """``machines``: zone to its instances. ``failed``: zone to why it is not whole. ``all_failed``: why none is."""
+class Zones(Generic[T]):
+    """``machines``: zone to what is in it (of other listings a region, too). ``failed``: zone to why it is not whole. ``all_failed``: why none is."""
 
-    machines: dict[str, list[Instance]] = field(default_factory=dict)
+    machines: dict[str, list[T]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     failed_regions: dict[str, str] = field(default_factory=dict)
     all_failed: str | None = None
@@ -48,44 +49,50 @@ def messages(pages: Iterable[Any], doing: str) -> Iterator[Any]:
         yield raw
 
 
-def zones_of(pages: Iterable[Any], read: Callable[[str, Iterable[Any]], Iterable[Instance]]) -> Zones:
+def zones_of(
+    pages: Iterable[Any], read: Callable[[str, Iterable[Any]], Iterable[T]], held: str = "instances", kinds: tuple[str, ...] = ("zones",)
+) -> Zones[T]:
     """
-    From InstanceAggregatedList messages, in order, each of which can be dropped before the next one comes. ``read``: makes
-    ours of one zone's Instance messages; a ValueError of it makes the zone unknown.
+    From the messages of an aggregated list, in order, each of which can be dropped before the next one comes. ``read``: makes
+    ours of the messages of one zone; a ValueError of it makes the zone unknown. ``held``: what the listing is of; ``kinds``: where
+    that is ("zones", "regions", "global").
     """
-    found = Zones()
+    found: Zones[T] = Zones()
     for page in pages:
         for scope, scoped in page.items.items():
-            _scope(found, scope, scoped, read)
+            _scope(found, scope, scoped, read, held, kinds)
         for scope in page.unreachables:
-            _lost(found, scope, "Google cannot reach it at the moment")
+            _lost(found, scope, "Google cannot reach it at the moment", kinds)
         if page.HasField("warning") and page.warning.code not in ("", EMPTY):
             named = [item.value for item in page.warning.data if item.key in ("scope", "zone")]
             for scope in named or [""]:
-                _lost(found, scope, f"Google warns: {page.warning.code}")
+                _lost(found, scope, f"Google warns: {page.warning.code}", kinds)
     return found
 
 
-def _scope(found: Zones, scope: str, scoped: Any, read: Callable[[str, Iterable[Any]], Iterable[Instance]]) -> None:
+def _scope(
+    found: Zones[T], scope: str, scoped: Any, read: Callable[[str, Iterable[Any]], Iterable[T]], held: str, kinds: tuple[str, ...]
+) -> None:  # fmt: skip
     kind, _, zone = scope.partition("/")
-    if kind != "zones":
+    if kind not in kinds:
         return
+    zone = zone or kind
     known = found.machines.setdefault(zone, [])
     try:
-        known += read(zone, scoped.instances)
+        known += read(zone, getattr(scoped, held))
     except (ValueError, TypeError) as error:
         found.failed[zone] = f"the listing is not understood: {error}"
     if scoped.HasField("warning") and scoped.warning.code != EMPTY:
         found.failed[zone] = f"Google warns: {scoped.warning.code or 'without saying of what'}"
 
 
-def _lost(found: Zones, scope: str, why: str) -> None:
+def _lost(found: Zones[T], scope: str, why: str, kinds: tuple[str, ...]) -> None:
     """"zones/us-east1-b", with or without a project before it; a region is all of its zones; anything else is everything."""
     kind, name = ("", *scope.split("/"))[-2:]
-    if kind == "zones":
+    if kind == "zones" or (kind == "regions" and kind in kinds) or (name == "global" and name in kinds):
         found.failed[name] = why
         found.machines.setdefault(name, [])
-    elif kind == "regions":
+    if kind == "regions":
         found.failed_regions[name] = why
-    else:
+    elif kind != "zones" and not (name == "global" and name in kinds):
         found.all_failed = f"{why} ({scope})" if scope else why

@@ -17,7 +17,7 @@ and what finding projects below a folder needs, which is granted on the folder.
 EVERYTHING = (READER, ACTOR, SNAPSHOTS, TERMINATE, FOLDERS)
 
 _TITLES = {
-    READER: ("Idle Reaper: reader", "Lists machines and reads one of them, its type and its operations. Changes nothing."),
+    READER: ("Idle Reaper: reader", "Lists machines, disks, snapshots and addresses, and reads one machine, its type and its operations. Changes nothing."),
     ACTOR: ("Idle Reaper: actor", "Stops and suspends machines and starts again what it stopped. Writes its own labels. Deletes nothing, lifts no protection."),
     SNAPSHOTS: ("Idle Reaper: snapshots", "Snapshots the disks of machines that it stopped. Deletes no snapshot."),
     TERMINATE: ("Idle Reaper: terminate", "Ends machines whose disks have verified snapshots. Deletes no disk and no snapshot by itself."),

@@ -1,8 +1,9 @@
 """
-List prices: what cores, memory and GPUs cost an hour in a region, on demand and spot, and what a machine comes to by them.
+List prices: what cores, memory and GPUs cost an hour in a region, on demand and spot, and what a machine comes to by them; and what
+disks cost a month (see `disk_prices`).
 
 From the Cloud Billing catalogue where it may be asked, once a day, in a thread of its own and never in the way of a listing;
-kept in a file, which also serves where it may not. Disks, licences and discounts are not in it. A machine of which one part
+kept in a file, which also serves where it may not. Licences and discounts are not in it. A machine of which one part
 has no price has none: unknown, and never zero. Google tells parts apart by their description only.
 https://cloud.google.com/billing/v1/how-tos/catalog-api
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from reaper import log
+from reaper.clouds.gcp import disk_prices
 from reaper.clouds.gcp.permissions import READER, Permission
 from reaper.clouds.gcp.rest import BILLING, Rest
 from reaper.clouds.gcp.types import TypeFacts
@@ -32,7 +34,7 @@ REFUSED_S = 3600.0
 ON_DEMAND, SPOT = "OnDemand", "Preemptible"
 
 _LOG = log.get(__name__)
-_UNITS = {"core": "h", "gpu": "h", "ram": "GiBy.h"}
+_UNITS = {"core": "h", "gpu": "h", "ram": "GiBy.h", **disk_prices.UNITS}
 # "N2D AMD Instance Core running in Americas", "Spot Preemptible A2 Instance Ram running in Iowa", "N2 Custom Instance Core …"
 _PART = re.compile(r"^(?:Spot Preemptible |Preemptible )?(?P<family>.+?) (?:Instance )?(?P<part>Core|Ram)(?: running)? in ", re.I)
 # "Nvidia Tesla V100 GPU running in Americas", "Nvidia L4 GPU attached to Spot Preemptible VMs running in Iowa"
@@ -41,7 +43,7 @@ _FAMILIES = {"compute optimized": "c2", "memory-optimized": "m1", "memory optimi
 _MAKERS = frozenset({"amd", "arm", "intel", "predefined"})
 
 Rates = dict[tuple[str, str, str], float]
-"""By (region, usage, part): "core n1", "ram n2 custom", "gpu v100", "gpu 80gb a100"."""
+"""By (region, usage, part): "core n1", "ram n2 custom", "gpu v100", "gpu 80gb a100", "disk pd-ssd", "disk regional pd-ssd"."""
 
 
 class Prices:
@@ -69,6 +71,16 @@ class Prices:
             pass
         price = self._known[key] = _price(self._rates, region, type, facts, attached, SPOT if spot else ON_DEMAND)
         return price
+
+    def disk(self, region: str, type: str, size_gib: int | None, iops: int | None, mib_s: int | None, regional: bool) -> float | None:
+        """Dollars a month; None: not known."""
+        return disk_prices.disk_price(self._rates, ON_DEMAND, region, type, size_gib, iops, mib_s, regional)
+
+    def snapshot(self, location: str, stored_bytes: int) -> float | None:
+        return disk_prices.snapshot_price(self._rates, ON_DEMAND, location, stored_bytes)
+
+    def address(self, region: str) -> float | None:
+        return disk_prices.address_price(self._rates, ON_DEMAND, region)
 
     def learn(self, project: str, *, wait: bool = False) -> None:
         """Ask for all of them, if it is time; ``wait``: in this thread. Never raises CloudError."""
@@ -116,9 +128,12 @@ def rates_of(skus: Iterable[Mapping[str, Any]], found: Rates) -> None:
 
 
 def _part(group: str, description: str) -> str | None:
-    """None: nothing of a plain machine (a commitment, a sole tenant's premium, a reservation, a disk)."""
+    """None: nothing of a plain machine or disk (a commitment, a sole tenant's premium, a reservation)."""
     if re.search(r"commitment|sole tenancy|reserved|premium|dws|calendar|overcommit|slice|upgrade", description, re.I):
         return None
+    stored = disk_prices.part_of(description)
+    if stored is not None:
+        return stored
     gpu = _GPU.match(description)
     if gpu is not None:
         return f"gpu {gpu_words(gpu['model'])}"

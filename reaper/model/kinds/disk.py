@@ -64,6 +64,8 @@ class Disk:
     locked: str | None = None
     monthly_usd: float | None = None
     given: dict[str, str] | None = None
+    notes: tuple[str, ...] = ()
+    """What to know of it that bars nothing (a snapshot schedule, the disk that it is a copy of), a sentence each."""
 
     @property
     def title(self) -> str:
