@@ -53,7 +53,7 @@ class Listed:
 class Shelf:
     """
     One place's disks, and what else lies about there. ``failed``: why it could not be read; ``disks`` is then empty and means nothing.
-    ``unread``: what of the rest could not be read ("snapshots: not allowed"), a sentence each; the disks are whole all the same.
+    ``unread``: what of the rest could not be read, a sentence each that begins with its kind ("snapshots: not allowed"); the disks are whole all the same.
     """
 
     place: Place

@@ -94,7 +94,7 @@ def _disk(kept: KeptDisk, listed_at: datetime | None, keys: Keys, now: datetime)
         f"last seen on {', '.join(kept.last_on)}" if kept.last_on else None,
         f"detached {disk.detached_at:%Y-%m-%d} by the cloud's word" if disk.detached_at is not None else None,
         f"of Kubernetes: {disk.claim}" if disk.claim is not None else None,
-        f"made by {disk.made_by}" if disk.made_by is not None else None, disk.locked,
+        f"made by {disk.made_by}" if disk.made_by is not None else None, disk.locked, *disk.notes,
     ]  # fmt: skip
     because = ", ".join((f"{size} {disk.type or ''}".strip(), "attached to nothing", *(note for note in notes if note)))
     made = max(now - disk.created_at, timedelta(0)) if disk.created_at is not None else None

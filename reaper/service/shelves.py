@@ -1,17 +1,24 @@
 """Disks, and what else lies about: listed a few times an hour, and remembered for as long as we see them. Reads only."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from reaper import log
-from reaper.decide.shelves import EVERY, left_out, seen
+from reaper.decide.shelves import EVERY, FORGOTTEN, left_out, seen
 from reaper.errors import CloudError
 from reaper.model.kinds.disk import KeptDisk, Leftover
 from reaper.model.resource import Place, ResourceId
 from reaper.ports import Clock, Disks, KeptShelf, Shelf, Store
 
 _log = log.get(__name__)
+
+
+_PLURAL = {"snapshot": "snapshots", "address": "addresses", "load balancer": "load balancers"}
+"""How a sentence begins that says why leftovers of a kind could not be read; what was known of the others goes with their listing."""
+
+_SECONDS = re.compile(r"\d+ s\b")
 
 
 @dataclass(slots=True)
@@ -59,13 +66,16 @@ class ShelfWatch:
                 continue
             for answer in shelves:
                 merge(room, answer, self._clock.now())
+            absent = {place for place in before.shelves if place.cloud == cloud.name} - {answer.place for answer in shelves}
+            for place in absent:
+                _not_answered(room, place, self._clock.now())
         room.problems = tuple(problems)
         self._say(room)
         self._save(before, room)
         return room
 
     def _save(self, before: Room, room: Room) -> None:
-        gone: list[Place | ResourceId] = [*(before.disks.keys() - room.disks.keys()), *(before.leftovers.keys() - room.leftovers.keys())]
+        gone: list[Place | ResourceId] = [*(before.shelves.keys() - room.shelves.keys()), *(before.disks.keys() - room.disks.keys()), *(before.leftovers.keys() - room.leftovers.keys())]
         self._store.save_shelves(
             [one for place, one in room.shelves.items() if before.shelves.get(place) != one],
             [one for id, one in room.disks.items() if before.disks.get(id) != one],
@@ -75,6 +85,7 @@ class ShelfWatch:
     def _say(self, room: Room) -> None:
         """Each trouble once, and again when it came back."""
         told = frozenset((*room.problems, *(f"{s.place}: {s.failed}" for s in room.shelves.values() if s.failed), *(w for s in room.shelves.values() for w in s.unread)))
+        told = frozenset(_SECONDS.sub("", why) for why in told)
         for why in sorted(told - self._said):
             _log.warning("disks not readable; tried again in a quarter of an hour", because=why)
         self._said = told
@@ -102,11 +113,24 @@ def merge(room: Room, shelf: Shelf, now: datetime) -> None:
             del room.disks[id]
         else:
             room.disks[id] = remembered
-    if not shelf.unread:
-        for id in [id for id in room.leftovers if _in(id, shelf.place)]:
-            del room.leftovers[id]
+    for left in [left for id, left in room.leftovers.items() if _in(id, shelf.place)]:
+        if not any(why.startswith(_PLURAL.get(left.what, left.what)) for why in shelf.unread):
+            del room.leftovers[left.id]
     room.leftovers.update({one.id: one for one in shelf.leftovers})
     room.shelves[shelf.place] = KeptShelf(shelf.place, now, unread=shelf.unread)
+
+
+def _not_answered(room: Room, place: Place, now: datetime) -> None:
+    """A place that nobody tells of any more (taken off the list, switched off): held as failed for a day, and forgotten then."""
+    shelf = room.shelves[place]
+    if now - shelf.listed_at <= FORGOTTEN:
+        room.shelves[place] = replace(shelf, failed="no longer listed: is its region still configured?")
+        return
+    del room.shelves[place]
+    for id in [id for id in room.disks if _in(id, place)]:
+        del room.disks[id]
+    for id in [id for id in room.leftovers if _in(id, place)]:
+        del room.leftovers[id]
 
 
 def _in(id: ResourceId, place: Place) -> bool:

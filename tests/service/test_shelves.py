@@ -132,6 +132,23 @@ def test_leftovers_go_with_the_listing_that_does_not_show_them_and_stay_while_th
     assert gone.leftovers == {}
 
 
+def test_leftovers_of_one_kind_that_cannot_be_read_keep_none_of_another(store, clock):
+    address = Leftover(ResourceId("aws", HERE.account, HERE.name, "address", "eipalloc-1"), "address", "tied to nothing")
+    both = replace(shelf("vol-1", leftovers=("snap-1",)), leftovers=(snapshot("snap-1"), address))
+    _, later = over(store, clock, (both,), (shelf("vol-1", unread=("addresses: not allowed", "images: not allowed")),))
+
+    assert [id.native for id in later.leftovers] == ["eipalloc-1"]
+
+
+def test_a_place_that_nobody_tells_of_any_more_is_held_for_a_day_and_forgotten_with_its_disks(store, clock):
+    both = (shelf("vol-1", leftovers=("snap-1",)), shelf("vol-2", place=THERE))
+    _, held, gone = over(store, clock, both, (shelf("vol-2", place=THERE),), (shelf("vol-2", place=THERE),), every=13 * HOUR)
+
+    assert natives(held) == ["vol-1", "vol-2"]
+    assert "no longer listed" in (held.shelves[HERE].failed or "")
+    assert (natives(gone), list(gone.shelves), gone.leftovers) == (["vol-2"], [THERE], {})
+
+
 def test_disks_are_listed_four_times_an_hour_and_not_in_every_cycle(store, clock):
     cloud = Answers(*[(shelf("vol-1"),)] * 3)
     watch = ShelfWatch(store, (cloud,), clock)
