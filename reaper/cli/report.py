@@ -144,4 +144,5 @@ def _show(found: Sequence[Item]) -> None:
     screen.table(console, ("$ a month", "what", "which", "owner", "age", "because"), rows, wide=("because",), ids=("which",))
     usd, unknown = total(found)
     left = f", beside {unknown} without a price" if unknown else ""
-    screen.say(console, f"{screen.dollars(usd)} a month lie about{left}; nothing of it is touched by this report")
+    cost = f"{screen.dollars(usd)} a month lie about{left}" if usd or not unknown else f"what it costs is not known of {unknown} that lie about"
+    screen.say(console, f"{cost}; nothing of it is touched by this report")

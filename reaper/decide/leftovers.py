@@ -161,10 +161,9 @@ def _seconds(span: timedelta | None) -> float:
 
 
 def age_told(item: Item) -> str:
-    """For people: how long it has been so, else how old it is."""
-    if item.age is not None:
-        return span_text(item.age)
-    return f"made {span_text(item.since_made)} ago" if item.since_made is not None else ""
+    """For people: how long it has been seen so, and how old it is."""
+    made = f"made {span_text(item.since_made)} ago" if item.since_made is not None else ""
+    return ", ".join(part for part in (span_text(item.age) if item.age is not None else "", made) if part)
 
 
 def listed_at_of(shelves: Mapping[Place, datetime]) -> Callable[[ResourceId], datetime | None]:

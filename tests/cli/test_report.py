@@ -90,6 +90,12 @@ def test_one_owners_things_are_hers_alone(full: Room) -> None:
     assert full.reaper("report", "waste", "--owner", "nobody").code == 3
 
 
+def test_a_price_that_is_not_known_is_not_told_as_nothing(room: Room) -> None:
+    room.cloud.shelved = [Shelf(HERE, (disk("vol-odd", None),))]
+
+    assert "what it costs is not known of 1 that lie about" in room.reaper("report", "waste").out
+
+
 def test_values_for_a_spreadsheet_hold_no_formula(full: Room) -> None:
     rows = list(csv.DictReader(io.StringIO(full.reaper("report", "waste", "--csv").out)))
 
