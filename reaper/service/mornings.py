@@ -26,6 +26,9 @@ _BOOTS, _HANDLED = "boot-times", "mornings"
 
 _KEPT_FOR = timedelta(days=14)
 
+_OWED_FOR = timedelta(days=7)
+"""After the morning that it was owed for: nobody waits for a start of last month's. Well within what is kept of those that were given up."""
+
 _BACK = 20
 """Attempts of one machine that are looked through for the stop it lies under: tries of a start may have followed it."""
 
@@ -108,8 +111,15 @@ def _owed(gathering: Gathering, instance: Instance, last: Attempt | None, handle
         at = spell(hours.schedule, ended).until if ended is not None and ended <= now else at
     if at is None or handled.get(str(instance.id), "") >= at.isoformat():
         return None
+    if now - at > _OWED_FOR:
+        return None
     until = spell(hours.schedule, max(at, last.intent_at)).until
-    return None if until is not None and now >= until else _Owed(instance, hours, last, at, until)
+    while until is not None and now >= until:  # nobody was there to start it: what should be true now is asked of the newest hours
+        at = spell(hours.schedule, until).until
+        if at is None:
+            return None
+        until = spell(hours.schedule, at).until
+    return _Owed(instance, hours, last, at, until)
 
 
 def _waiting(one: _Owed, gathering: Gathering, boots: Sequence[float]) -> Waiting:

@@ -348,12 +348,36 @@ def test_a_controller_that_was_away_over_the_evening_warns_first_and_one_away_ov
     assert attempts(world, Action.START)[0].intent_at < moment("10:03", 1)
 
 
-def test_a_controller_that_was_away_for_all_of_a_day_owes_nothing_for_it(world: World) -> None:
+def test_a_controller_that_was_away_for_all_of_a_day_starts_nothing_in_its_night_and_what_it_stopped_on_the_next_morning(world: World) -> None:
     stopped_in_the_evening(world)
     at(world, "20:00", 1, run=False)
-    sleep(world, "09:00", 2)
+    sleep(world, "07:30", 2)
+    in_the_night = calls(world, "start")
+    at(world, "09:00", 2)
+    at(world, "12:00", 2)
+
+    assert (in_the_night, calls(world, "start")) == (0, 1)
+    assert not world.stopped("i-a")
+
+
+def test_what_was_stopped_before_a_controller_was_away_for_weeks_is_not_started_out_of_the_blue(world: World) -> None:
+    stopped_in_the_evening(world)
+    at(world, "20:00", 21, run=False)
+    sleep(world, "09:00", 22)
 
     assert calls(world, "start") == 0
+
+
+def test_a_start_that_was_given_up_when_its_hours_ended_is_not_owed_again_by_the_next_ones(world: World) -> None:
+    stopped_in_the_evening(world)
+    world.cloud.fail("start", CAPACITY, times=500)
+    sleep(world, "07:50", 1)
+    sleep(world, "19:30", 1)
+    tried = calls(world, "start")
+    sleep(world, "09:00", 2)
+
+    assert tried > 0
+    assert calls(world, "start") == tried
 
 
 @pytest.mark.parametrize("clock", ["18:59", "07:54"])
