@@ -28,7 +28,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         from agent import keep
 
         return _with_settings(
-            arguments.config, lambda settings: keep.keep(settings, arguments.span, arguments.reason, arguments.off, arguments.json)
+            arguments.config, lambda settings: keep.keep(settings, arguments.span, arguments.reason, arguments.off, arguments.json), or_usual=True
         )
     if arguments.command == "status":
         from agent import status
@@ -44,14 +44,17 @@ def _run(config: "Optional[Path]", once: bool) -> int:
     return _with_settings(config, lambda settings: running.run(settings, once))
 
 
-def _with_settings(path: "Optional[Path]", command: "Callable[[Settings], int]") -> int:
-    from agent.config import ConfigError, load
+def _with_settings(path: "Optional[Path]", command: "Callable[[Settings], int]", or_usual: bool = False) -> int:
+    """``or_usual``: the usual places do where nobody named settings and they cannot be read, since whoever is logged in may ask."""
+    from agent.config import ConfigError, Settings, load
     from agent.exits import refuse
 
     try:
         settings = load(path)
     except ConfigError as error:
-        return refuse(error)
+        if path is not None or not or_usual:
+            return refuse(error)
+        settings = Settings(reaper="")
     return command(settings)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from agent.__main__ import main
 from agent.keep import seconds
 from agent.keeps import KEEPS, MOST_KEEPS, Door, Keeps, Refused, asked
 from tests.agent.doubles import BOOT, OTHER, RESOURCE, Lines, ManualClock
@@ -173,3 +174,17 @@ def test_command_keeps_takes_back_and_explains_what_is_wrong(door: Any, tmp_path
     silent = command(tmp_path, "4h", "--reason", "r")
     assert silent.returncode == 1
     assert "is it running?" in silent.stderr
+
+
+def test_whoever_may_not_read_the_agents_settings_may_ask_all_the_same(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    hidden = tmp_path / "agent.toml"
+    hidden.write_text("what only root may read", encoding="utf-8")
+    monkeypatch.setattr("agent.config.DEFAULT_PATH", hidden)
+    monkeypatch.delenv("REAPER_AGENT_CONFIG", raising=False)
+    monkeypatch.delenv("REAPER_AGENT_REAPER", raising=False)
+
+    usual = (main(["keep", "4h", "--reason", "demo"]), capsys.readouterr().err)
+    named = main(["keep", "4h", "--reason", "demo", "--config", str(hidden)])
+
+    assert (usual[0], named) == (1, 2)
+    assert "no agent answers at /run/reaper-agent/keep.sock" in usual[1]
