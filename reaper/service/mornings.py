@@ -29,7 +29,7 @@ _KEPT_FOR = timedelta(days=14)
 _OWED_FOR = timedelta(days=7)
 """After the morning that it was owed for: nobody waits for a start of last month's. Well within what is kept of those that were given up."""
 
-_BACK = 20
+_BACK = 120
 """Attempts of one machine that are looked through for the stop it lies under: tries of a start may have followed it."""
 
 

@@ -75,8 +75,10 @@ class Settler:
         if gathering is not None:
             gathering.replace_instance(now_is, self._clock.now())
         outcome, detail = end_of(attempt, now_is, self._clock.now())
-        if outcome is Outcome.DONE and attempt.action.stops and self._may_be_anothers(attempt, now_is):
-            outcome, detail = Outcome.FAILED, f"it is {now_is.state} since {now_is.changed_at:%H:%M:%S %Z}, and whether by our call is not known"
+        stopped = outcome is Outcome.DONE or (outcome is None and attempt.action in LATER_STEPS and now_is.state is InstanceState.STOPPED)
+        if stopped and attempt.action is not Action.START and self._may_be_anothers(attempt, now_is):
+            because = f"it is {now_is.state} since {now_is.changed_at:%H:%M:%S %Z}, and whether by our call is not known"
+            return self.close(attempt, Outcome.FAILED, because, None)  # not as we left it, as far as anybody knows
         if outcome is None or (outcome is Outcome.FAILED and self._on_its_way_out(attempt, now_is)):
             return attempt
         return self.close(attempt, outcome, detail, now_is)

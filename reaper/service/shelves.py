@@ -69,6 +69,9 @@ class ShelfWatch:
             absent = {place for place in before.shelves if place.cloud == cloud.name} - {answer.place for answer in shelves}
             for place in absent:
                 _not_answered(room, place, self._clock.now())
+        watched = {cloud.name for cloud in self._clouds}
+        for place in [place for place in before.shelves if place.cloud not in watched]:
+            _not_answered(room, place, self._clock.now())
         room.problems = tuple(problems)
         self._say(room)
         self._save(before, room)

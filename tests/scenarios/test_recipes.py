@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from reaper.decide.breaker import Jump
+from reaper.decide.undo import left_stopped
 from reaper.errors import AnswerLost, CloudError, Denied, QuotaReached, TooSoon, Unreachable
 from reaper.model.decision import Action
 from reaper.model.kinds.instance import InstanceState, Protections
@@ -771,3 +772,28 @@ def test_a_machine_that_reads_as_stopping_once_more_while_it_is_deleted_is_waite
 
     assert still_open
     assert attempt(world).outcome is Outcome.DONE
+
+
+@pytest.mark.parametrize("action", ["stop-and-snapshot", "terminate"])
+def test_a_machine_that_its_owner_stopped_while_we_were_down_is_neither_copied_nor_started_by_us(tmp_path: Path, action: str) -> None:
+    world = world_of(tmp_path, action)
+    life = world.add("i-a", volumes=("vol-a",))
+    open_protections(world)
+
+    def crash(method: str, _: object) -> None:
+        if method == "stop":
+            raise KeyboardInterrupt
+
+    world.cloud.before = crash
+    with pytest.raises(KeyboardInterrupt):
+        world.run(40)
+    world.cloud.before = None
+    world.clock.advance(timedelta(minutes=18))
+    world.cloud.change(life.id, state=InstanceState.STOPPED, changed_at=world.clock.now() - timedelta(minutes=3))
+    world.restart()
+    world.run(6)
+
+    assert attempt(world).outcome is Outcome.FAILED
+    assert "whether by our call is not known" in (attempt(world).detail or "")
+    assert not left_stopped(attempt(world))
+    assert world.cloud.snapshots_made == []

@@ -149,6 +149,18 @@ def test_a_place_that_nobody_tells_of_any_more_is_held_for_a_day_and_forgotten_w
     assert (natives(gone), list(gone.shelves), gone.leftovers) == (["vol-2"], [THERE], {})
 
 
+def test_disks_of_a_cloud_that_is_not_watched_any_more_are_forgotten_after_a_day(store, clock):
+    over(store, clock, (shelf("vol-1"),))
+    elsewhere = Answers((), ())
+    elsewhere.name = "gcp"
+    watch = ShelfWatch(store, (elsewhere,), clock)
+    held = watch.look()
+    clock.advance(25 * HOUR)
+
+    assert natives(held) == ["vol-1"]
+    assert natives(watch.look()) == []
+
+
 def test_disks_are_listed_four_times_an_hour_and_not_in_every_cycle(store, clock):
     cloud = Answers(*[(shelf("vol-1"),)] * 3)
     watch = ShelfWatch(store, (cloud,), clock)
