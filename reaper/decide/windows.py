@@ -31,6 +31,11 @@ HOLE_PERIODS = 3
 HORIZON = timedelta(hours=72)
 """How far back uncovered time is remembered: the longest term (48 h) and a day."""
 
+_HORIZON_S = HORIZON.total_seconds()
+
+_MOST_FORGOTTEN = 256
+"""Steps of lost time that are no longer needed before they are dropped: in lumps, so that it costs nothing per window."""
+
 _MIB = 1024 * 1024
 
 
@@ -99,10 +104,10 @@ class Track:
 
     def forget(self, before: float) -> None:
         """Drop steps of lost time that no span reaches any more; one is kept as the floor of the sum."""
-        keep = 0
-        while keep + 1 < len(self._lost_ends) and self._lost_ends[keep + 1] <= before:
-            keep += 1
-        if keep > 256:  # in lumps, so that it costs nothing per window
+        if len(self._lost_ends) <= _MOST_FORGOTTEN:
+            return
+        keep = bisect_right(self._lost_ends, before) - 1
+        if keep > _MOST_FORGOTTEN:
             del self._lost_ends[:keep]
             del self._lost_sums[:keep]
 
@@ -159,7 +164,7 @@ class IdleClock:
             self._until, self._newest = seen.up_s, seen
             self._offset = seen.ended_at.timestamp() - seen.up_s
             for track in (*self._gpus.values(), *self._host.values()):
-                track.forget(seen.up_s - HORIZON.total_seconds())
+                track.forget(seen.up_s - _HORIZON_S)
         return Fold.RESTARTED if restarted else Fold.ADDED
 
     def _opens_hole(self, seen: Observation, start: float) -> bool:
@@ -196,9 +201,11 @@ class IdleClock:
             gpu = given.get(uuid)
             covered = min(gpu.covered_s, seen.window_s) if gpu and gpu.peak is not None and gpu.covered_s is not None else 0.0
             track.lose(seen.up_s, elapsed - covered, quantum)
+        uncovered = elapsed - min(seen.window_s, elapsed)
         for signal, known in _host_known(seen).items():
-            track = self._host.setdefault(signal, Track(born=before))
-            track.lose(seen.up_s, elapsed - (min(seen.window_s, elapsed) if known else 0.0), quantum)
+            if signal not in self._host:  # a track is not made for nothing, since this is asked of every window of the fleet
+                self._host[signal] = Track(born=before)
+            self._host[signal].lose(seen.up_s, uncovered if known else elapsed, quantum)
 
     def _push(self, seen: Observation) -> None:
         for gpu in seen.gpus:
@@ -209,7 +216,13 @@ class IdleClock:
             if gpu.held and _speaks(gpu):
                 self._held_until = max(self._held_until, seen.up_s)
         for signal, value in _host_values(seen).items():
-            self._host.setdefault(signal, Track()).push(seen.up_s, _quantised(signal, value))
+            self._of_host(signal).push(seen.up_s, _quantised(signal, value))
+
+    def _of_host(self, signal: Signal) -> Track:
+        track = self._host.get(signal)
+        if track is None:
+            track = self._host[signal] = Track()
+        return track
 
     def _push_gap(self, old: Observation, new: Observation, start: float, gap: float) -> None:
         """What the counters since boot show was done between two windows."""
@@ -223,7 +236,7 @@ class IdleClock:
                 continue
             rate = ((now - was) / scale - own * window) / gap
             if rate > 0.0:
-                self._host.setdefault(signal, Track()).push(start, _quantised(signal, rate))
+                self._of_host(signal).push(start, _quantised(signal, rate))
         self._push_gap_energy(old, new, start, gap)
 
     def _push_gap_energy(self, old: Observation, new: Observation, start: float, gap: float) -> None:
@@ -332,20 +345,26 @@ def _below(limits: Limits) -> dict[Signal, float]:
     return {signal: math.nextafter(limit, -1.0) for signal, limit in strict.items()}
 
 
+_SMALL, _LARGE = _MIB / 10, 10 * _MIB
+
+_STEPS: dict[Signal, tuple[float, float, float]] = {
+    Signal.CPU: (0.01, 1.0, 0.01), Signal.WAIT: (0.01, 1.0, 0.01), Signal.PEOPLE: (0.01, 1.0, 0.01),
+    Signal.WORK_CPU: (0.01, 1.0, 0.1), Signal.TREE_CPU: (0.05, 1.0, 0.05),
+}  # fmt: skip
+"""The step below a value, that value, and the step from it on; of what is not named: bytes per second."""
+
+_BYTES = (_SMALL, _LARGE, _LARGE)
+
+
 def _quantised(signal: Signal, value: float) -> float:
-    match signal:
-        case Signal.CPU | Signal.WAIT | Signal.PEOPLE:
-            return _up_to(value, 0.01)
-        case Signal.WORK_CPU:
-            return _up_to(value, 0.01 if value < 1.0 else 0.1)
-        case Signal.TREE_CPU:
-            return _up_to(value, 0.05)
-        case _:
-            return _up_to(value, _MIB / 10 if value < 10 * _MIB else 10 * _MIB)
+    fine, upto, coarse = _STEPS.get(signal, _BYTES)
+    return _up_to(value, fine if value < upto else coarse)
 
 
 def _swapped(old: Observation, new: Observation) -> bool:
     """A GPU that is of another type than a window ago, in one boot: another machine speaks, and what it said is not this one's idleness."""
+    if [(gpu.uuid, gpu.model) for gpu in old.gpus] == [(gpu.uuid, gpu.model) for gpu in new.gpus]:
+        return False
     models = {gpu.uuid: gpu.model for gpu in old.gpus}
     return any(gpu.model != models.get(gpu.uuid, gpu.model) and gpu.model is not None and models[gpu.uuid] is not None for gpu in new.gpus)
 

@@ -29,7 +29,7 @@ class DailyHours:
 
     def contains(self, moment: datetime) -> bool:
         """Converts first, then compares: the local time decides, through every clock change."""
-        local = moment.astimezone(ZoneInfo(self.zone)).time().replace(tzinfo=None)
+        local = moment.astimezone(ZoneInfo(self.zone)).time()
         if self.start < self.end:
             return self.start <= local < self.end
         return local >= self.start or local < self.end

@@ -58,6 +58,8 @@ class Signal(StrEnum):
     WORK_CPU = "people's cpu"  # the busiest tree of somebody's processes, GPU or not, in cores
     WORK_IO = "people's reads and writes"  # the same in bytes per second, scaled to the disk limit
 
+    __hash__ = str.__hash__  # that of an enum is Python, and every window of the fleet asks for it dozens of times
+
 
 @dataclass(frozen=True, slots=True)
 class Holder:
@@ -93,8 +95,9 @@ class GpuWindow:
         The peak as limits see it. A virtual GPU's share is of a slice of time that its host gives, and without a licence
         is throttled to little: there any sample above zero is work.
         """
-        virtual = self.model is not None and _VIRTUAL.search(self.model) is not None
-        return 1.0 if virtual and self.peak is not None and self.peak > 0.0 else self.peak
+        if self.peak is None or self.peak <= 0.0 or self.model is None:
+            return self.peak
+        return 1.0 if _VIRTUAL.search(self.model) is not None else self.peak
 
     @property
     def held(self) -> bool:

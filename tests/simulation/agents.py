@@ -5,9 +5,10 @@ Ailments are words in `Agent.ails`; what each does to a report stands in `Agent.
 inventive: one that makes up idleness under its own good name could not be told from a true one by anybody.
 """
 
-import json
 import random
 from dataclasses import dataclass, field
+
+import msgspec
 
 from tests.simulation.truth import Seen, Track
 
@@ -155,4 +156,4 @@ def _jobs(seen: Seen) -> list[dict[str, object]]:
 def to_bytes(window: Window, now: float, hidden: float = 0.0) -> bytes:
     """``hidden``: seconds the report spent on the way without its agent knowing."""
     body = {**window.body, "age_s": round(max(now - hidden - window.end, 0.0), 3)}
-    return json.dumps(body, separators=(",", ":")).encode()
+    return msgspec.json.encode(body)

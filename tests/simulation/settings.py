@@ -19,7 +19,7 @@ class Hours:
     zone: str
 
     def contain(self, moment: datetime) -> bool:
-        local = moment.astimezone(ZoneInfo(self.zone)).time().replace(tzinfo=None)
+        local = moment.astimezone(ZoneInfo(self.zone)).time()
         return self.start <= local < self.end if self.start < self.end else local >= self.start or local < self.end
 
     def __str__(self) -> str:

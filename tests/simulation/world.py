@@ -194,7 +194,8 @@ class World:
         try:
             self.processes[name] = processes.start(self, name, self.clock, self.cloud, self.store, self.memory, self.state, off)
         except (ConfigurationError, ReaperError) as error:
-            self.say(f"{name} does not start: {str(error)[:300]}")
+            said = str(error).replace(f"{self.state}/", "")  # its name is drawn by the system
+            self.say(f"{name} does not start: {said[:300]}")
             if isinstance(error, ConfigurationError) and self.settings.broken is None:
                 self.judge.accuse("unbroken", f"a configuration that is whole is refused: {error}")
             self.processes.pop(name, None)
