@@ -9,10 +9,10 @@ from typing import List
 
 import pytest
 
-from agent.identity import Identity, IdentityError, Who, ask_metadata
+from agent.identity import Identity, IdentityError, Who
 from agent.state import Memory, load_memory, save_memory
 from tests.agent.doubles import BOOT, OTHER, RESOURCE, Lines, ManualClock
-from tests.fakes.imds import FakeImds, document
+from tests.fakes.imds import FakeImds, ask_metadata, document
 
 
 def test_identity_comes_from_the_document_by_a_session_token() -> None:

@@ -7,9 +7,9 @@ from typing import Optional
 
 import pytest
 
-from agent.identity import Identity, IdentityError, ask_metadata, maker
+from agent.identity import Identity, IdentityError, maker
 from tests.fakes.google_metadata import PATH, FakeGoogleMetadata
-from tests.fakes.imds import FakeImds
+from tests.fakes.imds import FakeImds, ask_metadata
 
 RESOURCE = "gcp:ml-research:us-central1-a:instance:5000000000000000001"
 
