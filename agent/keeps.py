@@ -80,6 +80,7 @@ class Keeps:
             now_s, now = self._clock.boot_s(), self._clock.utc()
             if before is not None and before.until_s >= now_s + for_s:
                 return before
+            self._kept.pop(uid, None)  # the newest wish stands last
             made = self._kept[uid] = Kept(uid, who, reason, now_s + for_s, now + timedelta(seconds=for_s))
             if not self._save():
                 self._log.warning("keep is not written down", who=who, lost="it ends with the agent")
@@ -103,7 +104,10 @@ class Keeps:
             return sorted(self._kept.values(), key=lambda kept: (-kept.until_s, kept.uid))
 
     def tell(self, resource: str, end_s: float) -> Optional[Keep]:
-        """What the report of a window that ends at ``end_s`` carries: the wish that ends last. Another machine's wishes (a copied disk) are dropped."""
+        """
+        What the report of a window that ends at ``end_s`` carries: the newest wish in force, which the reaper keeps beside those it heard
+        before, so that nobody's is hidden behind one that is longer than the operator allows. Another machine's (a copied disk) are dropped.
+        """
         with self._lock:
             if self._resource != resource:
                 if self._resource is not None and self._kept:
@@ -112,9 +116,8 @@ class Keeps:
                 self._resource = resource
                 if self._kept:
                     self._save()
-            last = max(self._kept.values(), key=lambda kept: kept.until_s, default=None)
-            left_s = last.until_s - end_s if last is not None else 0.0
-            return Keep(round(left_s, 3), last.reason, last.who) if last is not None and left_s >= 1.0 else None
+            newest = next((kept for kept in reversed(list(self._kept.values())) if kept.until_s - end_s >= 1.0), None)
+            return Keep(round(newest.until_s - end_s, 3), newest.reason, newest.who) if newest is not None else None
 
     def _forget_ended(self) -> None:
         now_s = self._clock.boot_s()

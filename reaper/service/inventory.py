@@ -70,7 +70,7 @@ def refresh(clouds: Sequence[Cloud], store: Store, now: datetime, before: Invent
             if answer.skipped is None:
                 listings[answer.place] = merged(old, answer, now, known.ledgers)
                 told += answer.instances if listings[answer.place].failed is None else ()
-            elif old is not None and old.instances and now - old.listed_at <= LEFT_OUT:
+            elif old is not None and old.instances:
                 listings[answer.place] = replace(old, failed=answer.skipped)
             else:
                 listings.pop(answer.place, None)

@@ -42,7 +42,7 @@ AT_ONCE = 4
 TRIES = 3
 """Snapshots of one disk that may fail before the attempt does."""
 
-BEFOREENDING = (
+BEFORE_ENDING = (
     eligible.ineligible, claimed.claimed_by_another, protected.protected, policies.two_policies, snoozed.snoozed, owned.managed_member,
     stop_protected.stop_protected, termination.termination_protected,
 )  # fmt: skip
@@ -230,7 +230,7 @@ class Recipes:
 
     @staticmethod
     def _guarded(facts: Facts, now: datetime) -> str | None:
-        for guard in BEFOREENDING:
+        for guard in BEFORE_ENDING:
             finding = guard(facts, now)
             if finding is not None:
                 return finding.because

@@ -53,6 +53,20 @@ def test_later_end_wins_and_only_its_owner_or_root_takes_a_wish_back(tmp_path: P
     assert kept.tell(RESOURCE, clock.boot_s()) is None
 
 
+def test_the_newest_wish_is_told_and_the_one_before_it_again_once_that_is_over(tmp_path: Path) -> None:
+    """Whoever asked first may have asked for more than the operator allows, and must not hide who comes after."""
+    clock = ManualClock()
+    kept = keeps(tmp_path, clock)
+    kept.ask(1000, 24 * HOUR, "for ever")
+    kept.ask(1001, HOUR, "demo")
+    told = kept.tell(RESOURCE, clock.boot_s())
+    again = keeps(tmp_path, clock).tell(RESOURCE, clock.boot_s())
+    clock.move(HOUR)
+    after = kept.tell(RESOURCE, clock.boot_s())
+
+    assert [one.who if one is not None else None for one in (told, again, after)] == ["user-1001", "user-1001", "user-1000"]
+
+
 def test_a_wish_outlives_the_agent_but_not_its_own_end(tmp_path: Path) -> None:
     clock = ManualClock()
     keeps(tmp_path, clock).ask(1000, HOUR, "r")

@@ -6,6 +6,7 @@ import pytest
 
 from agent.report import Keep
 from reaper.model.audit import AuditKind
+from reaper.service.host_keeps import MOST_ASKERS
 from reaper.service.ingest import Rejected
 from tests.service.door import SHARED
 from tests.service.test_ingest import HOST, START, Door
@@ -87,6 +88,38 @@ def test_wish_of_years_is_capped(door):
     door.hear(1, keep=wish(24 * 365 * 19))
 
     assert ends(door, door.clock.at) == [door.clock.at + CAP]
+
+
+def test_a_wish_beyond_the_cap_hides_nobody_elses_and_each_has_a_cap_of_its_own(door):
+    door.hear(1, keep=wish(24 * 30, "for ever", "ada"))
+    later = 6 * 24 * 60
+    door.hear(later, keep=wish(24 * 24, "for ever", "ada"))
+    assert ends(door, door.clock.at) == []
+
+    door.hear(later + 1, keep=wish(4, "demo", "bob"))
+    at = door.clock.at
+    door.hear(later + 2, keep=wish(24 * 24 - 0.1, "for ever", "ada"))
+
+    assert ends(door, door.clock.at) == [at + 4 * HOUR]
+    door.hear(later + 3)
+    assert ends(door, door.clock.at) == []
+
+
+def test_who_asks_again_after_the_own_wish_was_over_is_kept_again_beside_somebody_elses(door):
+    door.hear(1, keep=wish(24 * 30, "for ever", "ada"))
+    door.hear(2, keep=wish(1, "demo", "bob"))
+    door.hear(3, keep=wish(24 * 30 - 1, "for ever", "ada"))
+    later = 6 * 24 * 60
+    door.hear(later, keep=wish(2, "again", "bob"))
+
+    assert ends(door, door.clock.at) == [door.clock.at + 2 * HOUR]
+
+
+def test_a_host_that_makes_up_askers_is_heard_for_a_few(door):
+    for minute in range(1, 40):
+        door.hear(minute, keep=wish(4, "demo", f"user-{minute}"))
+
+    assert len(ends(door, door.clock.at)) == MOST_ASKERS
 
 
 def test_unreadable_wish_is_refused_with_its_field_and_the_standing_one_holds(door):

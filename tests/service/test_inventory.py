@@ -218,14 +218,6 @@ def test_a_region_left_out_on_purpose_is_no_place_and_one_that_had_machines_is_h
     assert natives(held) == ["i-1"]
 
 
-def test_a_region_left_out_on_purpose_for_longer_than_a_day_is_forgotten_with_its_machines(store):
-    out = (Listed(HERE, skipped="policy denies this region"),)
-    *_, held, gone = over(store, (listed("i-1"),), out, out, every=13 * HOUR)
-
-    assert natives(held) == ["i-1"]
-    assert gone.listings == {}
-
-
 def test_a_running_machine_that_a_good_listing_leaves_out_stays_for_a_while_and_nobody_knows_how(store):
     first, *later = over(store, (listed("i-01", "i-02"),), *[(listed("i-01"),)] * 4, every=5 * MINUTE)
 
