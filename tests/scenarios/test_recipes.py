@@ -34,6 +34,19 @@ def until_down(world: World, native: str = "i-a") -> None:
     assert world.run(40, until=lambda: not world.state_of(native).counts) < 40
 
 
+def crash_before_the_stop(world: World) -> None:
+    """The intent is written, and the call never leaves."""
+
+    def crash(method: str, _: object) -> None:
+        if method == "stop":
+            raise KeyboardInterrupt
+
+    world.cloud.before = crash
+    with pytest.raises(KeyboardInterrupt):
+        world.run(40)
+    world.cloud.before = None
+
+
 def attempt(world: World):
     (one,) = [a for a in world.store.attempts() if a.action.takes_away]
     return one
@@ -647,15 +660,7 @@ def test_a_machine_that_its_owner_stopped_right_after_our_intent_is_not_ended(tm
         world.cloud.fail("stop", Unreachable("stop: no connection"))
         world.run(40, until=lambda: bool(world.cloud.verbs("stop")))
     else:
-
-        def crash(method: str, _: object) -> None:
-            if method == "stop":
-                raise KeyboardInterrupt
-
-        world.cloud.before = crash
-        with pytest.raises(KeyboardInterrupt):
-            world.run(40)
-        world.cloud.before = None
+        crash_before_the_stop(world)
         world.restart()
     world.cloud.change(life.id, state=InstanceState.STOPPED, changed_at=world.clock.now() + timedelta(seconds=20))
     world.run(8)
@@ -779,15 +784,7 @@ def test_a_machine_that_its_owner_stopped_while_we_were_down_is_neither_copied_n
     world = world_of(tmp_path, action)
     life = world.add("i-a", volumes=("vol-a",))
     open_protections(world)
-
-    def crash(method: str, _: object) -> None:
-        if method == "stop":
-            raise KeyboardInterrupt
-
-    world.cloud.before = crash
-    with pytest.raises(KeyboardInterrupt):
-        world.run(40)
-    world.cloud.before = None
+    crash_before_the_stop(world)
     world.clock.advance(timedelta(minutes=18))
     world.cloud.change(life.id, state=InstanceState.STOPPED, changed_at=world.clock.now() - timedelta(minutes=3))
     world.restart()
